@@ -1,0 +1,57 @@
+# The first run of a target builds .venv and installs what it needs; later runs start at once.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PYTHON ?= $(firstword $(shell for python in python3.11 python3; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python; done))
+
+# What each kind of installation holds beside the library itself.
+EXTRAS_base  :=
+EXTRAS_dev   := [all,test,dev]
+EXTRAS_bench := [all,test,dev,bench]
+
+# The variable, unlike the option -c, also reaches the environments in which pip builds packages.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# One thread per test process: two workers with two threads each would fight for two cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check slow bench clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(VENV)/.installed-base  ## the shortest look at what this is, with the base dependencies alone
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed-dev  ## the test suite without its slow tests
+	$(PYTEST) -n 2 -m 'not slow'
+
+slow: $(VENV)/.installed-dev  ## the whole suite, with many more generated examples
+	$(PYTEST) -n 2 --hypothesis-profile=slow --timeout=3600
+
+check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example in a docstring or in docs/
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -q tests/architecture
+	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs
+
+bench: $(VENV)/.installed-bench  ## every script in benchmarks/, one after the other
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(BIN)/python $$script; \
+	done
+
+clean:  ## remove what was built, the environment included
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PRECIOUS: $(VENV)/.installed-%
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo 'clearhead needs Python 3.11 or later; name it: make PYTHON=/path/to/python' >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.$(EXTRAS_$*)'
+	@touch $@

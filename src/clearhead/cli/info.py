@@ -1,0 +1,48 @@
+"""`clearhead info`: what a model directory holds."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.text import JsonOption, say_figures, say_json
+
+__all__ = ["info"]
+
+
+def info(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or a run's: its best checkpoint.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a model directory holds.
+
+    Its task, architecture and languages, how many parameters each part has, and every setting.
+    """
+    from clearhead.tasks.directory import load_model, model_folder
+
+    folder = model_folder(model)
+    parts = load_model(folder)
+    table = parts.model.parameters_table()
+    about = {
+        "folder": str(folder),
+        "task": parts.settings.task,
+        "architecture": parts.settings.architecture,
+        "languages": list(parts.settings.languages),
+        "labels": list(parts.settings.labels),
+        "vocabulary": parts.tokenizer.vocabulary_size,
+        "parameters": table.total,
+    }
+    settings = asdict(parts.settings.config)
+    if as_json:
+        say_json({**about, "config": settings, "parts": dict(table.rows)})
+        return
+    say_figures({name: _shown(value) for name, value in about.items() if value not in ([], "")})
+    typer.echo(f"\n{table}\n")
+    say_figures({name: _shown(value) for name, value in settings.items()})
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

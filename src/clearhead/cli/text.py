@@ -1,0 +1,86 @@
+"""Text in, answers out: what the verbs have in common."""
+
+import io
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from clearhead.errors import DataError
+
+__all__ = ["JsonOption", "ModelOption", "TextArguments", "batches", "say_figures", "say_json", "say_line"]
+
+TextArguments = Annotated[
+    list[str] | None, typer.Argument(metavar="TEXT", help="Texts; where there is none, each line of stdin is one.")
+]
+ModelOption = Annotated[
+    Path, typer.Option("--model", "-m", metavar="DIR", help="Model directory, or a run's: its best checkpoint.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, one object per line.")]
+
+LONGEST_LINE = 100_000
+BLOCK = 1 << 16
+
+
+def batches(texts: Sequence[str] | None) -> Iterator[list[str]]:
+    """The given texts at once or, where there are none, the lines of stdin, as many at a time as have come.
+
+    So a file comes in large batches, while whoever writes a line and waits for its answer gets it.
+    """
+    if texts:
+        yield list(texts)
+        return
+    if sys.stdin.isatty():
+        typer.echo("One text per line; Ctrl-D ends.", err=True)
+    number = 1
+    for lines in _whole_lines():
+        yield [_text(line, number + offset) for offset, line in enumerate(lines)]
+        number += len(lines)
+
+
+def say_line(text: str) -> None:
+    """A text as one line on stdout."""
+    typer.echo(" ".join(text.splitlines()))
+
+
+def say_json(values: Mapping[str, Any]) -> None:
+    """An object as one line of strict JSON on stdout: what is not a finite number is null."""
+    strict = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+    typer.echo(json.dumps(strict, ensure_ascii=False, allow_nan=False))
+
+
+def say_figures(figures: Mapping[str, float | str]) -> None:
+    """Names and values in two columns on stdout."""
+    widest = max(map(len, figures), default=0)
+    for name, value in figures.items():
+        typer.echo(f"{name:<{widest}}  {value if isinstance(value, str) else format(value, '.6g')}")
+
+
+def _whole_lines() -> Iterator[list[bytes]]:
+    """What has come on stdin, cut after each line; the last line need not have an end."""
+    stream = cast("io.BufferedReader", sys.stdin.buffer)
+    held = b""
+    while block := stream.read1(BLOCK):
+        *lines, held = (held + block).split(b"\n")
+        if lines:
+            yield lines
+        if len(held) > 4 * LONGEST_LINE:  # too long in any encoding: nobody waits for its end
+            break
+    if held:
+        yield [held]
+
+
+def _text(line: bytes, number: int) -> str:
+    try:
+        text = line.decode().removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise DataError(f"stdin, line {number}: byte {error.start} (0x{line[error.start]:02x}) is no utf-8") from error
+    if "\0" in text:
+        raise DataError(f"stdin, line {number}: a NUL byte, so this is no text")
+    if len(text) > LONGEST_LINE:
+        raise DataError(f"stdin, line {number}: longer than {LONGEST_LINE:,} characters; break it into lines")
+    return text

@@ -1,0 +1,42 @@
+"""`clearhead train`: from a recipe to a model directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["train"]
+
+
+def train(
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="YAML file; the recipes/ folder has commented ones.")
+    ],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as train.steps=10; can be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="New folder for the run. [default: runs/ and the recipe's name]"
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+) -> None:
+    """Train a model as a recipe says.
+
+    Progress goes to stderr; the path of the model directory is printed at the end. Ctrl-C finishes the step and
+    saves it; --resume goes on from there to the same bits. Under torchrun each process takes its share of a batch.
+    """
+    from clearhead.tasks.recipe import load_recipe
+    from clearhead.tasks.registry import run_recipe
+    from clearhead.train.interrupt import InterruptionError
+
+    folder = Path("runs") / recipe.stem if out is None else out
+    try:
+        outcome = run_recipe(load_recipe(recipe, set_ or ()), out=folder, resume=resume)
+    except InterruptionError as interruption:
+        typer.echo(f"clearhead: {interruption}", err=True)
+        raise typer.Exit(interruption.exit_code) from interruption
+    typer.echo(outcome.folder)

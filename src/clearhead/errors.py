@@ -1,0 +1,50 @@
+"""What can go wrong, as one tree of exceptions.
+
+    ClearheadError                everything below; the command line prints it as one sentence, exit code 1
+    ├── ConfigError               a setting that cannot be: an unknown key, a size below one
+    ├── ShapeError                sizes or tensors that do not fit together
+    ├── DataError                 a file of the user's that cannot be read as what it should be (names file and line)
+    ├── CheckpointError           a model or run directory that is missing, broken or of another kind
+    ├── DecodingError             a request that no decoding can meet
+    └── MissingPackageError       an optional package that this needs and that is not installed
+
+Each message is one sentence: what, where, and what to do about it; the offending value is in it.
+"""
+
+__all__ = [
+    "CheckpointError",
+    "ClearheadError",
+    "ConfigError",
+    "DataError",
+    "DecodingError",
+    "MissingPackageError",
+    "ShapeError",
+]
+
+
+class ClearheadError(Exception):
+    """Whatever clearhead itself refuses; its message is meant for the user."""
+
+
+class ConfigError(ClearheadError, ValueError):
+    """A setting that cannot be."""
+
+
+class ShapeError(ClearheadError, ValueError):
+    """Sizes or tensors that do not fit together."""
+
+
+class DataError(ClearheadError, ValueError):
+    """A user's file that cannot be read as what it should be."""
+
+
+class CheckpointError(ClearheadError, ValueError):
+    """A model or run directory that is missing, broken or of another kind."""
+
+
+class DecodingError(ClearheadError, ValueError):
+    """A request that no decoding can meet."""
+
+
+class MissingPackageError(ClearheadError, ImportError):
+    """An optional package that is needed here and not installed."""

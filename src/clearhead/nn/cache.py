@@ -1,0 +1,173 @@
+"""Caches: the keys and values of what has been read, as values that go in and come out.
+
+A cache is append-only storage plus a length per row. Extending writes into spare room, with no copy of the past, and
+an older value stays valid because it sees only its own length. The storage knows which value was written last: a
+*second* extension of an older value (a fork: beams, a forced word, a kept prompt) copies. Position m of a row lies in
+slot m of that row, always: batches are padded on the right and rows of different lengths need no special case.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ShapeError
+
+__all__ = ["LayerCache", "State"]
+
+
+class _Storage:
+    """Room for keys and values; `newest` is the token of the value that was written last."""
+
+    __slots__ = ("keys_BGMK", "newest", "values_BGMK")
+
+    def __init__(self, keys_BGMK: Tensor, values_BGMK: Tensor) -> None:
+        self.keys_BGMK = keys_BGMK
+        self.values_BGMK = values_BGMK
+        self.newest = object()
+
+
+@dataclass(frozen=True, eq=False)
+class LayerCache:
+    """What one attention layer remembers: `length` positions, or `length_B` of them where the rows differ.
+
+    room    positions to reserve at the first extension; a cache that outgrows its room doubles
+    """
+
+    room: int = 0
+    length: int = 0
+    length_B: Tensor | None = None
+    storage: _Storage | None = None
+    token: object = None
+
+    @staticmethod
+    def of(keys_BGMK: Tensor, values_BGMK: Tensor, count_B: Tensor | None = None) -> "LayerCache":
+        """A cache that holds just these, as cross-attention keeps of the source."""
+        storage = _Storage(keys_BGMK, values_BGMK)
+        longest = keys_BGMK.shape[2]
+        return LayerCache(longest, longest, count_B, storage, storage.newest)
+
+    @property
+    def keys_BGMK(self) -> Tensor:
+        return self._filled().keys_BGMK[:, :, : self.length]
+
+    @property
+    def values_BGMK(self) -> Tensor:
+        return self._filled().values_BGMK[:, :, : self.length]
+
+    def positions(self, new: int, device: torch.device) -> Tensor:
+        """Where the next `new` positions stand: (1, L), or (B, L) where the rows differ in length."""
+        if self.length_B is None:
+            return torch.arange(self.length, self.length + new, device=device)[None]
+        return self.length_B[:, None] + torch.arange(new, device=device)
+
+    def extend(self, k_BGTK: Tensor, v_BGTK: Tensor, count_B: Tensor | None = None) -> "LayerCache":
+        """The cache with T more positions; of row b only the first `count_B[b]` are real, the rest is padding."""
+        new = k_BGTK.shape[2]
+        storage = self._with_room_for(self.length + new, k_BGTK, v_BGTK)
+        if self.length_B is None:
+            storage.keys_BGMK[:, :, self.length : self.length + new] = k_BGTK
+            storage.values_BGMK[:, :, self.length : self.length + new] = v_BGTK
+        else:
+            row_B1 = torch.arange(len(k_BGTK), device=k_BGTK.device)[:, None]
+            slot_BT = self.positions(new, k_BGTK.device)
+            storage.keys_BGMK[row_B1, :, slot_BT] = k_BGTK.transpose(1, 2)
+            storage.values_BGMK[row_B1, :, slot_BT] = v_BGTK.transpose(1, 2)
+        storage.newest = token = object()
+        if count_B is None and self.length_B is None:
+            return LayerCache(self.room, self.length + new, None, storage, token)
+        before_B = torch.full((len(k_BGTK),), self.length) if self.length_B is None else self.length_B
+        length_B = before_B + (new if count_B is None else count_B)
+        return LayerCache(self.room, int(length_B.max()), length_B, storage, token)
+
+    def view(self, length: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the first `length` slots, padding of the newest extension included."""
+        storage = self._filled()
+        return storage.keys_BGMK[:, :, :length], storage.values_BGMK[:, :, :length]
+
+    def select(self, row_B: Tensor) -> "LayerCache":
+        """These rows, in this order, each as often as it is named."""
+        if self.storage is None:
+            return self
+        storage = _Storage(
+            *(_grown(x.index_select(0, row_B), self.capacity) for x in (self.keys_BGMK, self.values_BGMK))
+        )
+        length_B = None if self.length_B is None else self.length_B[row_B]
+        longest = self.length if length_B is None else int(length_B.max()) if len(row_B) else 0
+        return LayerCache(self.room, longest, length_B, storage, storage.newest)
+
+    def join(self, other: "LayerCache") -> "LayerCache":
+        """The rows of both, one batch after the other."""
+        if self.storage is None or other.storage is None:
+            raise ShapeError("a cache that nothing was written to has no rows to join: extend both first")
+        length = max(self.length, other.length)
+        capacity = max(self.capacity, other.capacity)
+        pairs = ((self.keys_BGMK, other.keys_BGMK), (self.values_BGMK, other.values_BGMK))
+        storage = _Storage(*(torch.cat([_grown(a, capacity), _grown(b, capacity)]) for a, b in pairs))
+        same = self.length_B is None and other.length_B is None and self.length == other.length
+        length_B = None if same else torch.cat([self._lengths(), other._lengths()])
+        return LayerCache(max(self.room, other.room), length, length_B, storage, storage.newest)
+
+    @property
+    def capacity(self) -> int:
+        return self._filled().keys_BGMK.shape[2]
+
+    def _lengths(self) -> Tensor:
+        return torch.full((len(self.keys_BGMK),), self.length) if self.length_B is None else self.length_B
+
+    def _filled(self) -> _Storage:
+        if self.storage is None:
+            raise ShapeError("this cache is empty: nothing was written to it yet")
+        return self.storage
+
+    def _with_room_for(self, length: int, k_BGTK: Tensor, v_BGTK: Tensor) -> _Storage:
+        """The own storage where it has room and nobody wrote after us; otherwise a new one with our past in it."""
+        if self.storage is None:
+            room = max(length, self.room)
+            return _Storage(*(_grown(x[:, :, :0], room) for x in (k_BGTK, v_BGTK)))
+        if k_BGTK.shape[0] != self.storage.keys_BGMK.shape[0]:
+            raise ShapeError(
+                f"cache of {len(self.keys_BGMK)} rows cannot take {len(k_BGTK)} new ones: select rows first"
+            )
+        if self.storage.newest is self.token and length <= self.capacity:
+            return self.storage
+        capacity = self.capacity if length <= self.capacity else max(length, 2 * self.capacity)
+        return _Storage(*(_grown(x, capacity) for x in (self.keys_BGMK, self.values_BGMK)))
+
+
+def _grown(x_BGMK: Tensor, capacity: int) -> Tensor:
+    """A copy with room for `capacity` positions.
+
+    The room holds zeros, because a shorter row's unwritten slots are read with weight zero beside a longer row, and
+    zero times whatever lay in memory may be NaN.
+    """
+    grown = x_BGMK.new_zeros(*x_BGMK.shape[:2], capacity, x_BGMK.shape[3])
+    grown[:, :, : x_BGMK.shape[2]] = x_BGMK
+    return grown
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a generating model carries from step to step: a cache per layer, and one per layer of the source."""
+
+    own: tuple[LayerCache, ...]
+    cross: tuple[LayerCache, ...] = ()
+
+    def positions(self, new: int, device: torch.device) -> Tensor:
+        """Where the next `new` tokens stand."""
+        return self.own[0].positions(new, device)
+
+    def select(self, row_B: Tensor) -> "State":
+        """These rows, in this order: beams that survive, sentences that go on."""
+        return self._each(lambda cache: cache.select(row_B))
+
+    def join(self, other: "State") -> "State":
+        """The rows of both: requests that join a running batch."""
+        return State(
+            tuple(a.join(b) for a, b in zip(self.own, other.own, strict=True)),
+            tuple(a.join(b) for a, b in zip(self.cross, other.cross, strict=True)),
+        )
+
+    def _each(self, change: Callable[[LayerCache], LayerCache]) -> "State":
+        return State(tuple(map(change, self.own)), tuple(map(change, self.cross)))

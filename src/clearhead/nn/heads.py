@@ -1,0 +1,118 @@
+"""Heads: from the last vectors to what is asked for: words, classes, labels."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.nn.cross_entropy import linear_cross_entropy
+from clearhead.nn.dropout import Dropout
+from clearhead.nn.feedforward import Activation
+from clearhead.nn.rows import Rows
+from clearhead.nn.tables import pick
+from clearhead.tap import Tap
+
+__all__ = ["POOLINGS", "ClassHead", "Pooler", "Unembedding", "WordHead", "first", "last", "maximum", "mean"]
+
+
+class Unembedding(nn.Module):
+    """logits = scale · x Eᵀ + b; E is the embedding itself where the two are tied [press2017]."""
+
+    def __init__(self, width: int, vocabulary: int, *, bias: bool = False, scale: float = 1.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, vocabulary, bias=bias)
+        self.scale = scale
+        self.see_logits = Tap()
+
+    def tie(self, embedding: nn.Embedding) -> "Unembedding":
+        """The same with the embedding's own matrix."""
+        self.linear.weight = embedding.weight
+        return self
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return self.see_logits(self.linear(x_BLD if self.scale == 1.0 else x_BLD * self.scale))
+
+    def loss(self, x_ND: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The summed cross-entropy of the targets, without ever holding all logits; targets of −100 do not count."""
+        x_ND = x_ND if self.scale == 1.0 else x_ND * self.scale
+        return linear_cross_entropy(x_ND, self.linear.weight, self.linear.bias, target_N, smoothing=smoothing)
+
+
+class WordHead(nn.Module):
+    """BERT's head for masked words: dense, activation, norm, then the (tied) embedding and a bias [devlin2019]."""
+
+    def __init__(self, width: int, vocabulary: int, activation: Activation, norm: nn.Module) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = activation
+        self.norm = norm
+        self.words = Unembedding(width, vocabulary, bias=True)
+
+    def transform(self, x_BLD: Tensor) -> Tensor:
+        """What is compared with the embeddings."""
+        return self.norm(self.activation.bend(self.dense(x_BLD)))
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return self.words(self.transform(x_BLD))
+
+
+def first(x_BLD: Tensor, rows: Rows) -> Tensor:
+    """The vector of the first token, `[CLS]`: a unit that reads the whole."""
+    return x_BLD[:, 0]
+
+
+def mean(x_BLD: Tensor, rows: Rows) -> Tensor:
+    """The mean over real positions."""
+    real_BL1 = rows.allowed_BM[:, :, None].to(x_BLD.dtype)
+    return (x_BLD * real_BL1).sum(1) / real_BL1.sum(1).clamp(min=1)
+
+
+def maximum(x_BLD: Tensor, rows: Rows) -> Tensor:
+    """The largest value of each feature over real positions."""
+    return x_BLD.masked_fill(~rows.allowed_BM[:, :, None], -torch.inf).amax(1)
+
+
+def last(x_BLD: Tensor, rows: Rows) -> Tensor:
+    """The vector of the last real token, which in a causal model has read all."""
+    return rows.last(x_BLD)[:, 0]
+
+
+# name -> (vectors of every position, which are real) -> one vector per row
+POOLINGS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
+    "first": first,
+    "mean": mean,
+    "maximum": maximum,
+    "last": last,
+}
+
+
+class Pooler(nn.Module):
+    """One vector per row; with `dense` also projected and bent by tanh, as BERT's pooler does."""
+
+    def __init__(self, width: int, pooling: str, *, dense: bool = False) -> None:
+        super().__init__()
+        self.pool = pick(POOLINGS, pooling, "pooling")
+        self.dense = nn.Linear(width, width) if dense else None
+
+    def forward(self, x_BLD: Tensor, rows: Rows) -> Tensor:
+        pooled_BD = self.pool(x_BLD, rows)
+        return pooled_BD if self.dense is None else torch.tanh(self.dense(pooled_BD))
+
+
+class ClassHead(nn.Module):
+    """dropout, then one linear layer to the classes, for a row or for each token."""
+
+    def __init__(self, width: int, classes: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.linear = nn.Linear(width, classes)
+        self.see_logits = Tap()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.see_logits(self.linear(self.dropout(x)))
+
+    def loss(self, x: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The summed cross-entropy of the targets; targets of −100 do not count."""
+        logits = self(x).flatten(0, -2)
+        return F.cross_entropy(logits, target.flatten(), reduction="sum", label_smoothing=smoothing, ignore_index=-100)

@@ -1,0 +1,271 @@
+"""Language models: from running text to a model that goes on with a text."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearhead.data.batch import pad, random_windows, sequential_windows, shard
+from clearhead.data.token_array import TokenArray
+from clearhead.data.tokenizers import Tokenizer
+from clearhead.errors import ConfigError
+from clearhead.evaluate.perplexity import mean_loss, perplexity
+from clearhead.generate.decode import Decoded
+from clearhead.generate.greedy import greedy
+from clearhead.generate.sample import sample
+from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.losses import word_loss
+from clearhead.tasks.prepare import (
+    Figures,
+    Prepared,
+    Surroundings,
+    build_model,
+    build_tokenizer,
+    find_layers,
+    fit_parts,
+    model_card,
+    simple_recipe,
+    training_settings,
+)
+from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.text_data import (
+    TextData,
+    TextParts,
+    as_texts,
+    characters,
+    encode_parts,
+    encode_texts,
+    parts_of_text,
+)
+from clearhead.train.distributed import World
+from clearhead.train.job import Job
+from clearhead.train.loss import IGNORE, Term, Terms
+
+__all__ = ["LanguageModel"]
+
+SPECIALS = ("<unk>", "<eos>")
+GENERATION = {"longest": 256, "temperature": 0.0}
+TOKENS_AT_ONCE = 4_096
+SHOWN, SHOWN_AFTER = 100, 16
+
+
+class LanguageModel:
+    """A decoder that goes on with a text.
+
+    >>> model = LanguageModel.fit(["a b a b a b a b"] * 9, preset="gpt-tiny", steps=1, vocabulary=300, length=8)
+    >>> isinstance(model.generate("a", longest=2), str)
+    True
+    """
+
+    TASK = "language_model"
+
+    def __init__(self, parts: ModelParts) -> None:
+        self.parts = parts
+        self.model, self.tokenizer = parts.model, parts.tokenizer
+        self.config = parts.settings.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.model.parameters())).device
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "LanguageModel":
+        """The model of a model directory, or of a run's best checkpoint."""
+        return cls(load_model(Path(folder), cls.TASK))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a new model directory."""
+        save_model(Path(folder), self.parts)
+
+    @classmethod
+    def fit(
+        cls,
+        data: TextData,
+        *,
+        valid: TextData | None = None,
+        preset: str = "gpt-small",
+        steps: int = 5_000,
+        vocabulary: int = 8_000,
+        length: int | None = None,
+        out: str | Path | None = None,
+        recipe: Recipe | None = None,
+    ) -> "LanguageModel":
+        """Learn from text: the path of a file or folder, or a list of texts; `length` is that of the windows.
+
+        A `recipe` decides everything else in place of preset, steps, vocabulary and length; `out` keeps the run.
+        """
+        recipe = recipe or simple_recipe(
+            cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"length": length, "betas": [0.9, 0.99]}
+        )
+        parts = TextParts(as_texts(data), None if valid is None else as_texts(valid))
+        return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))
+
+    @classmethod
+    def prepare(
+        cls, recipe: Recipe, data: TextParts | None = None, around: Surroundings | None = None
+    ) -> Prepared[Tensor]:
+        """Everything up to the first step; `data` takes the place of the recipe's own."""
+        around = around or Surroundings()
+        data = data or parts_of_text(recipe.data)
+        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer)
+        model: Any = build_model(recipe, "decoder_only", tokenizer)
+        settings = Settings(cls.TASK, model.config, generation=GENERATION)
+        text, watched = encode_parts(data, tokenizer, tokenizer.eos, around.progress)
+        length = recipe.train.length or model.config.length
+        if length > model.config.length:
+            raise ConfigError(f"train.length is {length}, more than the {model.config.length} of model.length")
+        watch = None if watched is None else _Watch(watched, length, tokenizer, settings)
+        job = Job(
+            loss=partial(_loss, smoothing=recipe.train.smoothing),
+            counts=lambda token_BL: {"loss": token_BL[:, 1:].numel()},
+            batches=partial(_batches, text=text, length=length, recipe=recipe, world=around.world),
+            move=Tensor.to,
+            validate=watch.validate if watch else None,
+            samples=watch.samples if watch else None,
+            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            flops=lambda token_BL: 3 * model.flops(len(token_BL), token_BL.shape[1] - 1),
+            blocks=find_layers,
+        )
+        steps_per_epoch = -(-text.size // (recipe.train.rows * length * recipe.train.accumulate))
+        training = training_settings(recipe, model, steps_per_epoch)
+        return Prepared(model, job, training, tokenizer, settings, data.test)
+
+    @overload
+    def generate(
+        self, prompt: str = "", *, longest: int | None = None, temperature: float | None = None, seed: int = 0
+    ) -> str: ...
+
+    @overload
+    def generate(
+        self, prompt: list[str], *, longest: int | None = None, temperature: float | None = None, seed: int = 0
+    ) -> list[str]: ...
+
+    def generate(
+        self,
+        prompt: str | list[str] = "",
+        *,
+        longest: int | None = None,
+        temperature: float | None = None,
+        seed: int = 0,
+    ) -> str | list[str]:
+        """What follows a prompt, or each of several: at most `longest` tokens, drawn at a temperature; at 0 the best.
+
+        A text longer than the model's context goes on from its second half.
+        """
+        if isinstance(prompt, str):
+            return self.generate([prompt], longest=longest, temperature=temperature, seed=seed)[0]
+        usual = {**GENERATION, **self.parts.settings.generation}
+        longest = int(usual["longest"]) if longest is None else longest
+        temperature = float(usual["temperature"]) if temperature is None else temperature
+        generator = torch.Generator().manual_seed(seed)
+        starts = [self._start(ids) for ids in self.tokenizer.encode_batch(prompt)]
+        write = partial(self._write, longest=longest, temperature=temperature, generator=generator)
+        if all(len(ids) + longest - 1 <= self.config.length for ids in starts):
+            written = [answer.tokens for answer in write(starts)]
+        else:
+            written = [self._write_on(ids, longest, write) for ids in starts]
+        return [self._continuation(ids, new) for ids, new in zip(starts, written, strict=True)]
+
+    def _start(self, ids: list[int]) -> list[int]:
+        """The prompt, or where it is empty the end of the document before."""
+        start = self.config.bos if self.config.bos is not None else self.config.eos
+        return ids or [0 if start is None else start]
+
+    def _continuation(self, ids: list[int], new: list[int]) -> str:
+        return self.tokenizer.decode(ids + new)[len(self.tokenizer.decode(ids)) :]
+
+    def _write_on(self, ids: list[int], longest: int, write: Any) -> list[int]:
+        """Write more than the context holds: each time it is full, its second half is read again."""
+        context, new = self.config.length, list[int]()
+        while len(new) < longest:
+            seen = (ids + new)[-context:]
+            seen = seen if len(seen) < context else seen[-max(1, context // 2) :]
+            (answer,) = write([seen], longest=min(longest - len(new), context - len(seen) + 1))
+            new += answer.tokens
+            if answer.ended:
+                break
+        return new
+
+    def _write(
+        self, rows: list[list[int]], *, longest: int, temperature: float, generator: torch.Generator
+    ) -> list[Decoded]:
+        token_BT, count_B = (torch.from_numpy(array).to(self.device) for array in pad(rows, 0))
+        state = self.model.start(room=token_BT.shape[1] + longest)
+        drawn = partial(sample, temperature=temperature, generator=generator)
+        decode = drawn if temperature else greedy
+        return decode(self.model, state, token_BT, eos=self.config.eos, longest=longest, count_B=count_B)
+
+    def evaluate(self, data: TextData) -> Figures:
+        """Loss and perplexity per token over all of the text, each window read by itself, and bits per character."""
+        texts = as_texts(data)
+        stream = encode_texts(texts, self.tokenizer, self.tokenizer.eos, None)
+        total, count = _stream_loss(self.model, stream, self.config.length)
+        bits = total / math.log(2) / max(1, sum(map(len, characters(texts))))
+        return {
+            "tokens": count,
+            "loss": mean_loss(total, count),
+            "perplexity": perplexity(total, count),
+            "bits_per_character": bits,
+        }
+
+
+class _Watch:
+    """What is looked at while training: the loss over all of the validation text, and how its start would go on."""
+
+    def __init__(self, stream: TokenArray, length: int, tokenizer: Tokenizer, settings: Settings) -> None:
+        self.stream, self.length = stream, length
+        self.tokenizer, self.settings = tokenizer, settings
+        self.prompt = tokenizer.decode(stream.spans([(0, SHOWN_AFTER)])[0].tolist())
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        total, count = _stream_loss(model, self.stream, self.length)
+        return {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
+
+    def samples(self, model: nn.Module) -> list[str]:
+        writer = LanguageModel(ModelParts(model, self.tokenizer, self.settings))
+        text = writer.generate(self.prompt, longest=SHOWN, temperature=0.8)
+        return [f"{self.prompt}|{text}".replace("\n", "⏎")]
+
+
+def _batches(step: int, *, text: TokenArray, length: int, recipe: Recipe, world: World) -> list[Tensor]:
+    """This rank's windows of the batches of a step."""
+    rows, seed = recipe.train.rows, recipe.train.seed
+    numbers = range((step - 1) * recipe.train.accumulate, step * recipe.train.accumulate)
+    batches = [random_windows(text.size, length=length + 1, rows=rows, seed=seed, step=number) for number in numbers]
+    mine = shard(np.arange(rows), world.rank, world.size)
+    return [torch.from_numpy(np.stack(text.spans(_pairs(batch[mine])))) for batch in batches if len(mine)]
+
+
+def _pairs(spans: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    return ((int(start), int(stop)) for start, stop in spans)
+
+
+def _term(model: Any, token_BL: Tensor, label_BL: Tensor, smoothing: float) -> Term:
+    hidden_BLD, _ = model.hidden(token_BL)
+    return word_loss(model.output, hidden_BLD.flatten(0, 1), label_BL.flatten(), smoothing)
+
+
+def _loss(model: nn.Module, token_BL: Tensor, *, smoothing: float) -> Terms:
+    return {"loss": _term(model, token_BL[:, :-1], token_BL[:, 1:], smoothing)}
+
+
+@torch.no_grad()
+def _stream_loss(model: Any, stream: TokenArray, length: int) -> tuple[float, int]:
+    """The summed cross-entropy of every token but the first, in windows that do not overlap, and how many they are."""
+    device = next(model.parameters()).device
+    windows = sequential_windows(stream.size, length=length + 1)
+    total, count, rows = 0.0, 0, max(1, TOKENS_AT_ONCE // length)
+    for start in range(0, len(windows), rows):
+        spans = stream.spans(_pairs(windows[start : start + rows]))
+        token_BL = torch.from_numpy(pad([ids[:-1] for ids in spans], 0)[0]).to(device)
+        label_BL = torch.from_numpy(pad([ids[1:] for ids in spans], IGNORE)[0]).to(device)
+        loss, targets = _term(model, token_BL, label_BL, 0.0)
+        total += float(loss)
+        count += int(targets)
+    return total, count

@@ -1,0 +1,130 @@
+"""All tasks by name: running a recipe, and loading whatever a model directory holds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+import yaml
+
+from clearhead.data.tokenizers import Tokenizer
+from clearhead.errors import CheckpointError, ConfigError
+from clearhead.nn.tables import pick
+from clearhead.tasks.directory import model_folder, read_settings
+from clearhead.tasks.language_model import LanguageModel
+from clearhead.tasks.masked_model import MaskedModel
+from clearhead.tasks.prepare import Figures, Prepared, Surroundings, model_card, train_prepared
+from clearhead.tasks.recipe import Recipe, parse_recipe
+from clearhead.tasks.text_classifier import TextClassifier
+from clearhead.tasks.token_classifier import TokenClassifier
+from clearhead.tasks.translator import Translator
+from clearhead.train.disk import aside
+from clearhead.train.distributed import join
+from clearhead.train.loop import Report
+from clearhead.train.run import Run
+
+__all__ = ["TASKS", "Outcome", "Task", "load", "run_recipe"]
+
+
+class Task(Protocol):
+    """What every task's class can do."""
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self: ...
+
+    @classmethod
+    def prepare(cls, recipe: Recipe, data: Any = None, around: Surroundings | None = None) -> Prepared[Any]: ...
+
+    def save_pretrained(self, folder: str | Path) -> None: ...
+
+    def evaluate(self, data: Any) -> Figures: ...
+
+
+TASKS: Mapping[str, type[Any]] = MappingProxyType(
+    {task.TASK: task for task in (Translator, LanguageModel, MaskedModel, TextClassifier, TokenClassifier)}
+)
+
+# Settings of training that a resumed run may change without becoming another run.
+FREE = frozenset(
+    "steps epochs progress log_every tensorboard keep patience checkpoint_every validate_every scored device".split()
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: the loop's report, the model directory to use, and its scores on the test data."""
+
+    report: Report
+    folder: Path
+    scores: Figures
+
+
+def run_recipe(
+    recipe: Recipe, *, out: Path, resume: bool = False, progress: Callable[[int, int], None] | None = None
+) -> Outcome:
+    """Train what the recipe says in the run directory `out`, as one of the processes that torchrun started.
+
+    With `resume` a run goes on with the tokenizer it has; its recipe must agree. Where there is test data, the best
+    checkpoint is evaluated on it, and its card says so. `progress` is told of bytes read, of so many in all.
+    """
+    task: type[Task] = pick(TASKS, recipe.task, "task")
+    with join(str(recipe.train.resolved()["device"])) as world:
+        if resume:
+            _check_agreement(recipe, out / "recipe.yaml")
+        elif world.leads and out.is_dir() and any(out.iterdir()):
+            raise ConfigError(f"the output folder {out} exists and is not empty; name another, or resume the run")
+        tokenizer = _tokenizer_of(out) if resume else None
+        prepared = task.prepare(recipe, None, Surroundings(world, tokenizer, progress))
+        report = train_prepared(prepared, recipe, out=out, resume=resume, world=world)
+        folder = model_folder(out)
+        scores = _judge(task, recipe, prepared, folder, report) if world.leads else {}
+    return Outcome(report, folder, scores)
+
+
+def load(folder: str | Path) -> Any:
+    """The task object (a `Translator`, a `LanguageModel`, …) of a model directory or of a run."""
+    found = model_folder(Path(folder))
+    task = read_settings(found).task
+    if task not in TASKS:
+        raise CheckpointError(f"{found} holds a model for {task!r}; this clearhead knows {', '.join(TASKS)}")
+    return TASKS[task].from_pretrained(found)
+
+
+def _tokenizer_of(out: Path) -> Tokenizer | None:
+    """The tokenizer of a run's last checkpoint, where it has come so far."""
+    steps = Run(out).steps() if out.is_dir() else []
+    return Tokenizer.load(Run(out).folder(steps[-1])) if steps else None
+
+
+def _judge(task: type[Task], recipe: Recipe, prepared: Prepared[Any], folder: Path, report: Report) -> Figures:
+    """Evaluate the best checkpoint on the test data, and put what is known of it on its card."""
+    scores = {} if prepared.test is None else task.from_pretrained(folder).evaluate(prepared.test)
+    watched = report.history.get(report.best or 0, {})
+    shown = {f"test_{name}": value for name, value in scores.items()}
+    shown |= {f"validation_{name}": value for name, value in watched.items()}
+    with aside(folder / "README.md") as temporary:
+        temporary.write_text(model_card(recipe, prepared.settings, shown), encoding="utf-8")
+    return scores
+
+
+def _check_agreement(recipe: Recipe, path: Path) -> None:
+    """Refuse to resume a run under a recipe that would make it another run."""
+    if not path.is_file():
+        return  # the loop says what is missing
+    before = parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")))
+    for section in type(recipe).model_fields:
+        ours, theirs = (_flat(each, section) for each in (recipe, before))
+        for name in sorted(ours.keys() | theirs.keys()):
+            if ours.get(name) != theirs.get(name):
+                raise ConfigError(
+                    f"{name} is {ours.get(name)!r} here and {theirs.get(name)!r} in {path}: "
+                    "a resumed run keeps its recipe, another one needs its own folder"
+                )
+
+
+def _flat(recipe: Recipe, section: str) -> dict[str, Any]:
+    value = yaml.safe_load(recipe.to_yaml())[section]
+    if not isinstance(value, dict):
+        return {section: value}
+    return {f"{section}.{name}": inner for name, inner in value.items() if section != "train" or name not in FREE}

@@ -1,0 +1,269 @@
+"""Translation: from pairs of sentences to a translator, and from a sentence to its translation."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from clearhead.data.batch import pad, token_batches
+from clearhead.data.corpus import PairCorpus
+from clearhead.evaluate.bleu import bleu, chrf
+from clearhead.evaluate.perplexity import mean_loss, perplexity
+from clearhead.generate.decode import Decoded
+from clearhead.generate.greedy import greedy
+from clearhead.tasks.batches import Epochs, by_length
+from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.losses import word_loss
+from clearhead.tasks.pair_data import (
+    PairBatch,
+    PairData,
+    PairParts,
+    as_pairs,
+    encode_pairs,
+    fitting,
+    head,
+    parts_of,
+    texts_of,
+)
+from clearhead.tasks.prepare import (
+    Figures,
+    Prepared,
+    Surroundings,
+    build_model,
+    build_tokenizer,
+    find_layers,
+    fit_parts,
+    model_card,
+    simple_recipe,
+    training_settings,
+)
+from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.word_alignment import Attended, attend
+from clearhead.train.job import Job
+from clearhead.train.loss import Term, Terms
+
+__all__ = ["Translator"]
+
+Indices = NDArray[np.int64]
+
+SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
+GENERATION = {"longest_ratio": 2.0, "longest_extra": 20}
+TOKENS_AT_ONCE = 4_096
+SHOWN = 3
+
+
+class Translator:
+    """An encoder–decoder that translates.
+
+    >>> pairs = [("un deux", "one two"), ("deux un", "two one")]
+    >>> translator = Translator.fit(pairs, preset="transformer-tiny", steps=1, vocabulary=300)
+    >>> isinstance(translator.translate("un"), str)
+    True
+    """
+
+    TASK = "translation"
+
+    def __init__(self, parts: ModelParts) -> None:
+        self.parts = parts
+        self.model, self.tokenizer = parts.model, parts.tokenizer
+        self.config = parts.settings.config
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.model.parameters())).device
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "Translator":
+        """The translator of a model directory, or of a run's best checkpoint."""
+        return cls(load_model(Path(folder), cls.TASK))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a new model directory."""
+        save_model(Path(folder), self.parts)
+
+    @classmethod
+    def fit(
+        cls,
+        data: PairData,
+        *,
+        valid: PairData | None = None,
+        preset: str = "transformer-small",
+        steps: int = 5_000,
+        vocabulary: int = 8_000,
+        out: str | Path | None = None,
+        recipe: Recipe | None = None,
+    ) -> "Translator":
+        """Learn from pairs: a tab-separated file, two parallel files as `(Path, Path)`, or a list of pairs.
+
+        A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
+        """
+        recipe = recipe or simple_recipe(cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"smoothing": 0.1})
+        parts = PairParts(as_pairs(data), None if valid is None else as_pairs(valid))
+        return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))
+
+    @classmethod
+    def prepare(
+        cls, recipe: Recipe, data: PairParts | None = None, around: Surroundings | None = None
+    ) -> Prepared[PairBatch]:
+        """Everything up to the first step; `data` takes the place of the recipe's own."""
+        around = around or Surroundings()
+        data = data or parts_of(recipe.data)
+        tokenizer = build_tokenizer(recipe, lambda: texts_of(data.train), SPECIALS, around.tokenizer)
+        model: Any = build_model(recipe, "encoder_decoder", tokenizer)
+        settings = Settings(cls.TASK, model.config, recipe.data.languages or (), generation=GENERATION)
+        corpus = encode_pairs(data.train, tokenizer, around.progress)
+        chosen = fitting(corpus, _longest(recipe.data.longest, model.config))
+        rows = partial(_rows, corpus=corpus, config=model.config)
+
+        epochs = Epochs.by_tokens(corpus.lengths[chosen] + 1, recipe.train, around.world)
+        watch = _Watch(data, tokenizer, settings, scored=recipe.train.scored) if data.valid else None
+        job = Job(
+            loss=partial(_loss, smoothing=recipe.train.smoothing),
+            counts=lambda batch: {"loss": batch.tokens},
+            batches=lambda step: [rows(chosen[batch]) for batch in epochs.step(step)],
+            move=PairBatch.to,
+            validate=watch.validate if watch else None,
+            samples=watch.samples if watch else None,
+            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            flops=lambda batch: 3 * model.flops(len(batch.target_BL), -(-batch.tokens // len(batch.target_BL))),
+            blocks=find_layers,
+        )
+        training = training_settings(recipe, model, len(epochs))
+        return Prepared(model, job, training, tokenizer, settings, data.test)
+
+    @overload
+    def translate(self, text: str) -> str: ...
+
+    @overload
+    def translate(self, text: list[str]) -> list[str]: ...
+
+    def translate(self, text: str | list[str]) -> str | list[str]:
+        """The translation of a text, or of each of several."""
+        if isinstance(text, str):
+            return self.translate([text])[0]
+        return self.tokenizer.decode_batch([written.tokens for written in self.decode(text)])
+
+    def decode(self, texts: Sequence[str]) -> list[Decoded]:
+        """The translations as tokens with their log-probabilities; nothing where there is nothing to translate."""
+        rows = self.tokenizer.encode_batch([text.strip() for text in texts])
+        written = [Decoded() for _ in rows]
+        busy = [number for number, row in enumerate(rows) if row]
+        for batch in by_length([len(rows[number]) for number in busy]):
+            numbers = [busy[place] for place in batch]
+            for number, answer in zip(numbers, self._decode([rows[number] for number in numbers]), strict=True):
+                written[number] = answer
+        return written
+
+    def _decode(self, rows: list[list[int]]) -> list[Decoded]:
+        padded = pad([[*row, self.config.eos] for row in rows], self.config.eos)
+        source_BM, count_B = (torch.from_numpy(array).to(self.device) for array in padded)
+        limits = [self._limit(len(row)) for row in rows]
+        with torch.inference_mode():
+            state = self.model.start(source_BM, count_B, room=max(limits) + 1)
+        start_B1 = torch.full((len(rows), 1), self.config.bos, device=self.device)
+        written = greedy(self.model, state, start_B1, eos=self.config.eos, longest=max(limits))
+        # A limit of its own for each row, so that it is answered in a batch as it is alone.
+        return [
+            Decoded(answer.tokens[:limit], answer.scores[: limit + 1])
+            for answer, limit in zip(written, limits, strict=True)
+        ]
+
+    def _limit(self, tokens: int) -> int:
+        """How long a translation may become."""
+        usual = {**GENERATION, **self.parts.settings.generation}
+        longest = int(usual["longest_ratio"] * tokens + usual["longest_extra"])
+        return min(longest, self.config.length - 1) if self.config.positions == "learned" else longest
+
+    def alignments(self, text: str, translation: str | None = None) -> Attended:
+        """What each layer and head of the decoder looks at while it writes the translation, its own or a given one."""
+        written = self.translate(text) if translation is None else translation
+        return next(attend(self.parts, [(text, written)]))
+
+    def evaluate(self, data: PairData) -> Figures:
+        """BLEU and chrF with their signatures, and the plain loss of the references, over all pairs."""
+        pairs = as_pairs(data)
+        sources, references = map(list, zip(*head(pairs), strict=True))
+        answers = self.translate(sources)
+        figures: Figures = {"sentences": len(sources)}
+        scores = {
+            "bleu": bleu(answers, references),
+            "bleu_lowercase": bleu(answers, references, lowercase=True),
+            "chrf": chrf(answers, references),
+        }
+        for name, score in scores.items():
+            figures |= {name: score.value, f"{name}_signature": score.signature}
+        total, count = _corpus_loss(self.model, encode_pairs(pairs, self.tokenizer))
+        return figures | {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
+
+
+class _Watch:
+    """What is looked at while training: the loss over all validation pairs, BLEU over the first of them."""
+
+    def __init__(self, data: PairParts, tokenizer: Any, settings: Settings, *, scored: int) -> None:
+        assert data.valid is not None
+        self.corpus = encode_pairs(data.valid, tokenizer)
+        self.pairs = list(head(data.valid, max(scored, SHOWN)))
+        self.scored = scored
+        self.tokenizer, self.settings = tokenizer, settings
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        total, count = _corpus_loss(model, self.corpus)
+        figures = {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
+        if self.scored:
+            references = [target for _, target in self.pairs[: self.scored]]
+            figures["bleu"] = bleu(self._translate(model, self.scored), references).value
+        return figures
+
+    def samples(self, model: nn.Module) -> list[str]:
+        shown = zip(self.pairs[:SHOWN], self._translate(model, SHOWN), strict=True)
+        return [f"{source} → {answer}  (wanted: {target})" for (source, target), answer in shown]
+
+    def _translate(self, model: nn.Module, count: int) -> list[str]:
+        translator = Translator(ModelParts(model, self.tokenizer, self.settings))
+        return translator.translate([source for source, _ in self.pairs[:count]])
+
+
+def _longest(wanted: int, config: Any) -> int:
+    """The longest sentence to learn from: what was asked for, or what a model with learned positions can hold."""
+    most = config.length if config.positions == "learned" else 0
+    return min(wanted, most) if wanted and most else wanted or most
+
+
+def _rows(which: Indices, corpus: PairCorpus, config: Any) -> PairBatch:
+    source, target = corpus.source.documents(which), corpus.target.documents(which)
+    return PairBatch.of(source, target, bos=config.bos, eos=config.eos)
+
+
+def _term(model: Any, batch: PairBatch, smoothing: float) -> Term:
+    """The summed loss of a batch; no padding is computed, and never all logits held at once."""
+    hidden_BLD, rows = model.hidden(
+        batch.source_BM,
+        batch.target_BL,
+        source_count_B=batch.source_count_B,
+        target_count_B=batch.target_count_B,
+        pack=True,
+    )
+    label_BL = rows.pack(batch.label_BL)
+    return word_loss(model.output, hidden_BLD.flatten(0, 1), label_BL.flatten(), smoothing)
+
+
+def _loss(model: nn.Module, batch: PairBatch, *, smoothing: float) -> Terms:
+    return {"loss": _term(model, batch, smoothing)}
+
+
+@torch.no_grad()
+def _corpus_loss(model: Any, corpus: PairCorpus) -> tuple[float, int]:
+    """The summed cross-entropy of all targets and how many they are."""
+    device = next(model.parameters()).device
+    lengths = corpus.lengths + 1
+    total, count = 0.0, 0
+    for batch in token_batches(lengths, tokens=max(TOKENS_AT_ONCE, int(lengths.max())), seed=0, epoch=0):
+        loss, targets = _term(model, _rows(batch, corpus, model.config).to(device), 0.0)
+        total += float(loss)
+        count += int(targets)
+    return total, count

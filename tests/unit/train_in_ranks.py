@@ -1,0 +1,89 @@
+"""What each rank does in the tests of training on several ranks; started by torchrun.
+
+torchrun --nproc-per-node 2 train_in_ranks.py FOLDER
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from clearhead.errors import ConfigError
+from clearhead.train.distributed import World, join
+from clearhead.train.interrupt import InterruptionError
+from clearhead.train.job import Job
+from clearhead.train.loop import train
+from clearhead.train.settings import Training
+from tests.unit.tiny_training import Batch, TinyModel, tiny_job, tiny_training
+
+TRAINING = tiny_training(ema=0.8, validate_every=4, checkpoint_every=3, device="cpu")
+
+
+def split(world: World, **changes: int) -> Job[Batch]:
+    return tiny_job(rank=world.rank, size=world.size, **changes)
+
+
+def plain(folder: Path, world: World) -> None:
+    train(TinyModel(seed=world.rank), split(world, parts=2), TRAINING, run_directory=folder, world=world)
+
+
+def one_row(folder: Path, world: World) -> None:
+    """Fewer rows than ranks: rank 1 has nothing to do, and no gradients."""
+    train(TinyModel(), split(world, rows=1), TRAINING, run_directory=folder, world=world)
+
+
+def sharded(folder: Path, world: World) -> None:
+    """Spread over the ranks, interrupted on one of them, and resumed."""
+    training = replace(TRAINING, shard=True)
+    interrupted(folder, world, training)
+    train(TinyModel(seed=9), split(world, parts=2), training, run_directory=folder, resume=True, world=world)
+
+
+def interrupted(folder: Path, world: World, training: Training = TRAINING) -> None:
+    """A signal to one rank stops all after the same step."""
+    job = split(world, parts=2)
+
+    def batches(step: int) -> list[Batch]:
+        if step == 5 and world.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return job.batches(step)
+
+    try:
+        train(TinyModel(), replace(job, batches=batches), training, run_directory=folder, world=world)
+    except InterruptionError as error:
+        folder.with_name(f"{folder.name}-{world.rank}.txt").write_text(f"{error.exit_code}: {error}")
+
+
+def uneven(folder: Path, world: World) -> None:
+    """FSDP would wait for ever for the rank that has fewer micro-batches."""
+    job = split(world, rows=3, parts=2)
+    try:
+        train(TinyModel(), job, replace(TRAINING, shard=True), run_directory=folder, world=world)
+    except ConfigError as error:
+        folder.with_name(f"uneven-{world.rank}.txt").write_text(str(error))
+
+
+SCENES: dict[str, Callable[[Path, World], None]] = {
+    "plain": plain,
+    "one_row": one_row,
+    "sharded": sharded,
+    "interrupted": interrupted,
+    "uneven": uneven,
+}
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    with join("cpu") as world:
+        for name, scene in SCENES.items():
+            scene(folder / name, world)
+        if world.rank == 1:
+            (folder / "leader.txt").write_text(f"{world.leads} {world.size}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
