@@ -27,8 +27,7 @@ __all__ = ["Contender", "Suite", "Work", "run"]
 RESULTS = Path(__file__).parent / "results"
 CALIBRATOR = "matmul"
 FOREIGN_LIMIT = 0.06  # share of all cores that others may use during a clean sample
-TRIES = 4  # samples taken of one contender in one round, until one is clean
-PATIENCE = 5.0  # seconds to wait for a quiet machine before each try
+PATIENCE = 5.0  # seconds to wait for a quiet machine before a sample is taken again
 CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 UNKNOWN = [float("nan")]
 
@@ -160,11 +159,11 @@ class Worker:
             self.process = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=log, text=True, env=environment)
         self.result = Result(**self._answer())
 
-    def sample(self, at: int) -> None:
-        """Take the sample of round `at`, once the machine is quiet or patience ends, again while others disturb it."""
-        for _ in range(TRIES):
+    def sample(self, at: int, tries: int) -> None:
+        """Take the sample of round `at`; while others disturb it, wait for a quiet moment and take it again."""
+        for attempt in range(tries):
             end = time.monotonic() + PATIENCE
-            while time.monotonic() < end and not measure(lambda: time.sleep(0.1))["clean"]:
+            while attempt and time.monotonic() < end and not measure(lambda: time.sleep(0.1))["clean"]:
                 pass
             print(file=self.process.stdin, flush=True)
             message = self._answer()
@@ -189,7 +188,7 @@ def compare(setting: str, names: Iterable[str], options: argparse.Namespace) -> 
         for at in range(options.rounds):
             for worker in list(workers.values())[:: -1 if at % 2 else 1]:
                 if not worker.result.error:
-                    worker.sample(at)
+                    worker.sample(at, options.tries)
     finally:
         for worker in workers.values():
             worker.process.kill()
@@ -231,6 +230,7 @@ def run(name: str, suite: Suite, *, unit: str, packages: Sequence[str]) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="samples of each contender (5)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (2)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one sample (1.0)")
+    parser.add_argument("--tries", type=int, default=4, help="how often a disturbed sample is taken (4)")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="such as 'gpt-*/plain' 'pair/*'")
     parser.add_argument("--quick", action="store_true", help="two rounds of short samples: does everything run?")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
@@ -240,7 +240,7 @@ def run(name: str, suite: Suite, *, unit: str, packages: Sequence[str]) -> None:
         serve({CALIBRATOR: matmul, **suite[setting]}[contender], options.threads, options.seconds)
         return
     if options.quick:
-        options.rounds, options.seconds = 2, 0.2
+        options.rounds, options.seconds, options.tries = 2, 0.2, 1
     known = [(setting, contender) for setting, contenders in suite.items() for contender in contenders]
     chosen = [pair for pair in known if any(fnmatch("/".join(pair), pattern) for pattern in options.only)]
     if not chosen:

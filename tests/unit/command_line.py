@@ -33,13 +33,13 @@ class Done(NamedTuple):
     err: str
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path, stdin: bytes | None = None) -> Done:
-    """Call `clearhead` with these arguments."""
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path, stdin: bytes = b"") -> Done:
+    """Call `clearhead` with these arguments, and with that on its stdin."""
     capsys.readouterr()
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as leaving:
-        if stdin is not None:
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        main([str(argument) for argument in arguments])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
     return Done(int(leaving.value.code or 0), *capsys.readouterr())
 
 

@@ -114,7 +114,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], str], str]] = {
         r"bad\.tsv, line 2: .*longer",
     ),
     "utf-8": (
-        lambda t: single(t, "un\tone\n".encode() + "été\tsummer\n".encode("latin-1")),
+        lambda t: single(t, b"un\tone\n" + "été\tsummer\n".encode("latin-1")),
         r"bad\.tsv, line 2: byte 7",
     ),
     "no tab": (lambda t: single(t, b"un\tone\ndeux two\n"), r"bad\.tsv, line 2"),

@@ -19,18 +19,18 @@ ROWS, LENGTH = 2, 5
 Sees = Callable[[int, int, int], bool]  # (row of the batch, query, key)
 
 
-def kinds() -> st.SearchStrategy[tuple[Mask, Sees]]:
-    """A mask, and the same as a predicate written by hand."""
-    counts = st.lists(st.integers(1, LENGTH), min_size=ROWS, max_size=ROWS)
-    edges = st.lists(st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH), min_size=LENGTH, max_size=LENGTH)
-    return st.one_of(
-        st.just((EVERYTHING, lambda b, i, j: True)),
-        st.just((causal(), lambda b, i, j: j <= i)),
-        st.integers(1, LENGTH + 1).map(lambda n: (window(n), lambda b, i, j: abs(i - j) < n)),
-        counts.map(lambda n: (prefix(torch.tensor(n)), lambda b, i, j: j <= i or j < n[b])),
-        counts.map(lambda n: (padding(Rows.of(torch.tensor(n), LENGTH, pack=False)), lambda b, i, j: j < n[b])),
-        edges.map(lambda e: (graph(torch.tensor(e)), lambda b, i, j: e[i][j])),
-    )
+COUNTS = st.lists(st.integers(1, LENGTH), min_size=ROWS, max_size=ROWS)
+EDGES = st.lists(st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH), min_size=LENGTH, max_size=LENGTH)
+# name -> a mask, and the same as a predicate written by hand
+KINDS: dict[str, st.SearchStrategy[tuple[Mask, Sees]]] = {
+    "everything": st.just((EVERYTHING, lambda b, i, j: True)),
+    "causal": st.just((causal(), lambda b, i, j: j <= i)),
+    "window": st.integers(1, LENGTH + 1).map(lambda n: (window(n), lambda b, i, j: abs(i - j) < n)),
+    "prefix": COUNTS.map(lambda n: (prefix(torch.tensor(n)), lambda b, i, j: j <= i or j < n[b])),
+    "padding": COUNTS.map(lambda n: (padding(Rows.of(torch.tensor(n), LENGTH, pack=False)), lambda b, i, j: j < n[b])),
+    "graph": EDGES.map(lambda e: (graph(torch.tensor(e)), lambda b, i, j: e[i][j])),
+}
+ANY = st.one_of(*KINDS.values())
 
 
 def dense(mask: Mask, queries: int = LENGTH) -> Tensor:
@@ -45,7 +45,7 @@ def by_hand(sees: Sees, queries: int = LENGTH) -> Tensor:
     )  # fmt: skip
 
 
-@given(st.lists(kinds(), min_size=1, max_size=4), st.integers(1, LENGTH))
+@given(st.lists(ANY, min_size=1, max_size=4), st.integers(1, LENGTH))
 def test_joined_masks_let_look_where_all_agree(parts: list[tuple[Mask, Sees]], queries: int) -> None:
     joined = reduce(Mask.__and__, (mask for mask, _ in parts))
     if joined.allowed is not None:
@@ -54,7 +54,15 @@ def test_joined_masks_let_look_where_all_agree(parts: list[tuple[Mask, Sees]], q
     assert torch.equal(dense(joined, queries), expected)
 
 
-@given(kinds(), kinds(), kinds())
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@given(data=st.data())
+def test_two_of_one_kind(kind: str, data: st.DataObject) -> None:
+    (mask, sees), (other, other_sees) = data.draw(KINDS[kind]), data.draw(KINDS[kind])
+    expected = by_hand(lambda b, i, j: sees(b, i, j) and other_sees(b, i, j))
+    assert torch.equal(dense(mask & other), expected)
+
+
+@given(ANY, ANY, ANY)
 def test_order_and_grouping_do_not_matter(a: tuple[Mask, Sees], b: tuple[Mask, Sees], c: tuple[Mask, Sees]) -> None:
     (a_mask, _), (b_mask, _), (c_mask, _) = a, b, c
     assert torch.equal(dense(a_mask & b_mask), dense(b_mask & a_mask))
@@ -63,7 +71,7 @@ def test_order_and_grouping_do_not_matter(a: tuple[Mask, Sees], b: tuple[Mask, S
     assert torch.equal(dense(a_mask & EVERYTHING), dense(a_mask))
 
 
-@given(st.lists(kinds(), min_size=1, max_size=3))
+@given(st.lists(ANY, min_size=1, max_size=3))
 def test_the_flag_and_its_remainder_say_what_the_dense_mask_says(parts: list[tuple[Mask, Sees]]) -> None:
     mask = reduce(Mask.__and__, (mask for mask, _ in parts))
     flag, allowed = mask.resolve(torch.arange(LENGTH)[None], LENGTH, aligned=True)

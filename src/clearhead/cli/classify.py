@@ -1,6 +1,6 @@
 """`clearhead classify`: the class of a text, or the label of each of its words."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -47,4 +47,7 @@ def _of_words(classifier: "TokenClassifier", texts: list[str]) -> Iterator[Answe
         yield "".join(f"{word}\t{tag}\n" for word, tag in words), {"words": [[word, tag] for word, tag in words]}
 
 
-ANSWERS = {"text_classification": _of_texts, "token_classification": _of_words}
+ANSWERS: dict[str, Callable[[Any, list[str]], Iterator[Answer]]] = {
+    "text_classification": _of_texts,
+    "token_classification": _of_words,
+}

@@ -1,11 +1,16 @@
 """`clearhead evaluate`: how good a model is on a file."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clearhead.cli.text import JsonOption, ModelOption, say_figures, say_json
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.tasks.recipe import Data
 
 __all__ = ["evaluate"]
 
@@ -13,21 +18,60 @@ __all__ = ["evaluate"]
 def evaluate(
     file: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE", help="Data of the form that the model learned from; two parallel files for pairs."
-        ),
+        typer.Argument(metavar="FILE", help="Of the form that the task learns from; pairs may be two files."),
     ],
     model: ModelOption,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.encoding=latin-1; can be repeated."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how good a model is on a file.
 
     The task decides by what: BLEU and chrF with their signatures, loss and perplexity, accuracy and F1.
     """
-    from clearhead.errors import ConfigError
     from clearhead.tasks.registry import load
 
-    if len(file) > 2:
-        raise ConfigError(f"one file or two parallel ones are wanted, not {len(file)}")
-    figures = load(model).evaluate(file[0] if len(file) == 1 else (file[0], file[1]))
+    task = load(model)
+    figures = task.evaluate(_read(task.TASK, file, _how(set_ or ())))
     (say_json if as_json else say_figures)(figures)
+
+
+def _how(sets: Sequence[str]) -> "Data":
+    """The data section of a recipe that has these keys."""
+    import yaml
+    from pydantic import ValidationError
+
+    from clearhead.tasks.checked import complaint
+    from clearhead.tasks.recipe import Data
+
+    try:
+        pairs = [text.removeprefix("data.").split("=", 1) for text in sets]
+        return Data.model_validate({key: yaml.safe_load(value) for key, value in pairs})
+    except (ValueError, yaml.YAMLError) as error:
+        if isinstance(error, ValidationError):
+            raise ConfigError(complaint(error, place="data", known={"": Data.model_fields})) from error
+        raise ConfigError(
+            f"how to read a file is written like data.encoding=latin-1, not {' '.join(sets)!r}"
+        ) from error
+
+
+def _read(task: str, files: Sequence[Path], how: "Data") -> Any:
+    """What `evaluate` of that task takes."""
+    from clearhead.data.pairs import PairSource
+    from clearhead.data.sources import TextSource
+    from clearhead.tasks.labelled_data import read_labelled, read_tagged
+
+    most = 2 if task == "translation" else 1
+    if len(files) > most:
+        raise ConfigError(f"a model for {task} is measured on {most} file{'s' * (most - 1)} at most, not {len(files)}")
+    if task == "translation":
+        return PairSource(files[0], files[1] if files[1:] else None, how.fields, how.columns, how.encoding)
+    if task == "text_classification":
+        return read_labelled(files[0], how)
+    if task == "token_classification":
+        return read_tagged(files[0], how)
+    return TextSource(files[0], how.text, how.encoding, how.unit)

@@ -1,5 +1,9 @@
 """`clearhead train`: from a recipe to a model directory."""
 
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -34,9 +38,41 @@ def train(
     from clearhead.train.interrupt import InterruptionError
 
     folder = Path("runs") / recipe.stem if out is None else out
+    leads = os.environ.get("RANK", "0") == "0"  # as torchrun numbers its processes
     try:
-        outcome = run_recipe(load_recipe(recipe, set_ or ()), out=folder, resume=resume)
+        with _reading(shown=leads and sys.stderr.isatty()) as progress:
+            outcome = run_recipe(load_recipe(recipe, set_ or ()), out=folder, resume=resume, progress=progress)
     except InterruptionError as interruption:
         typer.echo(f"clearhead: {interruption}", err=True)
         raise typer.Exit(interruption.exit_code) from interruption
-    typer.echo(outcome.folder)
+    for name, value in outcome.scores.items():
+        typer.echo(
+            f"test {name.replace('_', ' ')}: {value if isinstance(value, str) else format(value, '.5g')}", err=True
+        )
+    if leads:
+        typer.echo(outcome.folder)
+
+
+@contextmanager
+def _reading(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal while files are read, to be told of bytes so far and in all; gone when they are read."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("")
+
+    def tell(read: int, total: int) -> None:
+        bar.start()
+        bar.update(task, completed=read, total=total)
+        if read >= total:
+            bar.stop()
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

@@ -250,7 +250,7 @@ class MultiHeadAttention(nn.Module):
         if bias_BHLM is not None:
             scaled_BHLM = scaled_BHLM + bias_BHLM
         if causal:
-            past_LM = causal_mask(*scaled_BHLM.shape[-2:], scaled_BHLM.device)
+            past_LM = causal_mask(q_BHLK.shape[2], k_BHMK.shape[2], q_BHLK.device)
             allowed = past_LM if allowed is None else allowed & past_LM
         masked_BHLM = self.see_masked(masked(scaled_BHLM, allowed))
         weights_BHLM = self.see_weights(safe_softmax(masked_BHLM))

@@ -61,10 +61,9 @@ class _Chunked(torch.autograd.Function):
         learns: bool,
     ) -> Tensor:
         V = weight_VD.shape[0]
-        wanted = [learns and needed for needed in ctx.needs_input_grad[:3]]
         dhidden_ND, dweight_VD, dbias_V = (
-            torch.zeros_like(x) if want else None
-            for x, want in zip((hidden_ND, weight_VD, bias_V), wanted, strict=True)
+            torch.zeros_like(x) if learns and needed and x is not None else None
+            for x, needed in zip((hidden_ND, weight_VD, bias_V), ctx.needs_input_grad, strict=False)
         )
         loss = hidden_ND.new_zeros(())
         step = max(1, _LOGITS_AT_ONCE // V)
@@ -76,7 +75,7 @@ class _Chunked(torch.autograd.Function):
             loss -= (1.0 - smoothing) * log_p.gather(1, t).sum()
             if smoothing:
                 loss -= smoothing / V * log_p.sum()
-            if not any(wanted):
+            if not learns:
                 continue
             error = log_p.exp_()
             error.scatter_add_(1, t, error.new_full(t.shape, smoothing - 1.0))

@@ -112,7 +112,9 @@ def build_model(
     folder = None if wanted.init_from is None else model_folder(wanted.init_from)
     base = PRESETS[wanted.preset or ""] if folder is None else read_settings(folder).config
     if type(base) is not ARCHITECTURES[architecture][0]:
-        raise ConfigError(f"{recipe.task} needs an {architecture} model, and {wanted.preset or folder} is none")
+        raise ConfigError(
+            f"{recipe.task} needs a model of the architecture {architecture}, and {wanted.preset or folder} is none"
+        )
     config = replace(wanted.config(base), **(heads or {}))
     model = build(config if folder is not None else _for_tokenizer(config, tokenizer))
     fresh = [] if folder is None else _start_from(model, folder)

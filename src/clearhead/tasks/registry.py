@@ -109,9 +109,11 @@ def _judge(task: type[Task], recipe: Recipe, prepared: Prepared[Any], folder: Pa
 
 
 def _check_agreement(recipe: Recipe, path: Path) -> None:
-    """Refuse to resume a run under a recipe that would make it another run."""
+    """Refuse to resume what is not there, or a run under a recipe that would make it another."""
+    if not path.parent.is_dir():
+        raise CheckpointError(f"there is no run to resume at {path.parent}")
     if not path.is_file():
-        return  # the loop says what is missing
+        return  # killed before its recipe was written, or no run at all: the loop knows
     before = parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")))
     for section in type(recipe).model_fields:
         ours, theirs = (_flat(each, section) for each in (recipe, before))

@@ -99,6 +99,8 @@ def _prepare(
     if training.shard and world.size == 1:
         raise ConfigError("shard=True spreads a model over processes, and this is one alone: start with torchrun")
     device = pick_device(training.device, world)
+    if device.type == "cpu":
+        keep_freed_memory()
     freeze(model, training.freeze)
     model.to(device).train()
     return device

@@ -194,6 +194,8 @@ def object_pronoun(draw: Draw, frame: Frame, subject: Phrase, tense: str) -> Phr
     french, english, number, gender = draw.pick(options)
     if number in (0, 1, 3, 4) and number % 3 == subject.person % 3:
         return None  # I … me, I … us
+    if number == 5 and all("single" in noun.kinds for noun in frame.objects):
+        return None  # one drinks it, not them
     spoken = frame.verb.infinitive if tense in HELPERS else frame.verb.present[subject.person]
     if english in ("him", "her") and tense != "past" and begins_with_vowel(spoken):
         return None

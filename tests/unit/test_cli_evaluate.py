@@ -1,0 +1,153 @@
+"""`clearhead evaluate`, `info` and `average`: what they say of a model directory and what they make of several."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clearhead.tasks.registry import load
+from clearhead.tasks.translator import Translator
+from tests.unit.command_line import PAIRS, refusal, run, write_pairs, write_recipe
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep corpora below the test's own folder."""
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, capsys: Capture) -> Path:
+    """A run of four steps that kept each second checkpoint."""
+    sets = ("--set", "train.checkpoint_every=2", "--set", "data.languages=[fr, en]")
+    done = run(capsys, "train", write_recipe(tmp_path, steps=4), "-o", tmp_path / "run", *sets)
+    assert done.code == 0, done.err
+    return tmp_path / "run"
+
+
+def test_evaluate_says_what_the_task_says(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    figures = Translator.from_pretrained(trained).evaluate(PAIRS)
+    pairs = write_pairs(tmp_path / "pairs.tsv")
+    done = run(capsys, "evaluate", pairs, "-m", trained)
+    shown = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert shown.keys() == figures.keys()
+    assert shown["bleu_signature"] == figures["bleu_signature"]
+    assert float(shown["loss"]) == pytest.approx(figures["loss"], rel=1e-4)
+    assert json.loads(run(capsys, "evaluate", pairs, "-m", trained, "--json").out) == pytest.approx(figures)
+
+
+def test_evaluate_takes_parallel_files(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    for number, name in enumerate(("fr", "en")):
+        (tmp_path / f"test.{name}").write_text("".join(f"{pair[number]}\n" for pair in PAIRS), encoding="utf-8")
+    together = run(capsys, "evaluate", write_pairs(tmp_path / "pairs.tsv"), "-m", trained)
+    apart = run(capsys, "evaluate", tmp_path / "test.fr", tmp_path / "test.en", "-m", trained)
+    assert apart.code == 0
+    assert apart.out == together.out
+
+
+def test_evaluate_reads_other_encodings(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    pairs = [("été", "summer"), ("le chat dort", "the cat sleeps")]
+    modern = run(capsys, "evaluate", write_pairs(tmp_path / "new.tsv", pairs), "-m", trained)
+    old = tmp_path / "old.tsv"
+    old.write_bytes((tmp_path / "new.tsv").read_text(encoding="utf-8").encode("latin-1"))
+    assert "old.tsv, line 1" in refusal(run(capsys, "evaluate", old, "-m", trained))
+    assert run(capsys, "evaluate", old, "-m", trained, "--set", "data.encoding=latin-1").out == modern.out
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [(b"", "data.tsv"), (b"un\tone\nd\0\ttwo\n", "data.tsv, line 2"), (b"un one\n", "data.tsv, line 1")],
+    ids=["empty", "binary", "no tab"],
+)
+def test_evaluate_names_a_bad_file(content: bytes, named: str, trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "data.tsv").write_bytes(content)
+    assert named in refusal(run(capsys, "evaluate", tmp_path / "data.tsv", "-m", trained))
+
+
+def test_evaluate_takes_two_files_at_most(trained: Path, capsys: Capture) -> None:
+    assert "3" in refusal(run(capsys, "evaluate", "a", "b", "c", "-m", trained))
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [("data.encodign=utf-8", "'encoding'"), ("data.columns=[-1, 0]", "-1"), ("columns", "columns"), ("unit=[", "unit")],
+)
+def test_evaluate_refuses_keys_that_cannot_be(key: str, named: str, trained: Path, capsys: Capture) -> None:
+    assert named in refusal(run(capsys, "evaluate", "pairs.tsv", "-m", trained, "--set", key))
+
+
+FORMS = {
+    "language_model": ("text.txt", "to be or not to be " * 9, "perplexity"),
+    "masked_model": ("text.txt", "to be or not to be\n" * 9, "accuracy"),
+    "text_classification": ("labels.txt", "+ good film\n- bad film\n" * 4, "macro_f1"),
+    "token_classification": ("tags.txt", "Mary B-PER\nslept O\n\nParis B-LOC\n\n" * 4, "span_f1"),
+}
+
+
+@pytest.mark.parametrize("task", sorted(FORMS))
+def test_evaluate_knows_every_task(task: str, tmp_path: Path, capsys: Capture) -> None:
+    name, content, figure = FORMS[task]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    recipe = write_recipe(tmp_path, task, train=str(tmp_path / name))
+    assert run(capsys, "train", recipe, "-o", tmp_path / "run").code == 0
+    done = run(capsys, "evaluate", tmp_path / name, "-m", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out) == pytest.approx(load(tmp_path / "run").evaluate(tmp_path / name))
+    assert figure in json.loads(done.out)
+    assert "2" in refusal(run(capsys, "evaluate", tmp_path / name, tmp_path / name, "-m", tmp_path / "run"))
+
+
+def test_info_counts_what_is_there(trained: Path, capsys: Capture) -> None:
+    told = json.loads(run(capsys, "info", trained, "--json").out)
+    count = sum(tensor.numel() for tensor in load_file(trained / "best" / "model.safetensors").values())
+    assert told["parameters"] == sum(told["parts"].values()) == count
+    assert (told["task"], told["architecture"]) == ("translation", "encoder_decoder")
+    assert told["languages"] == ["fr", "en"]
+    assert told["vocabulary"] == load(trained).tokenizer.vocabulary_size
+    assert told["config"]["width"] == 16
+
+
+def test_info_is_readable(trained: Path, capsys: Capture) -> None:
+    done = run(capsys, "info", trained)
+    assert done.code == 0
+    words = done.out.split()
+    for word in ("translation", "encoder_decoder", "fr", "decoder.0.cross", "total", "dropout"):
+        assert word in words, done.out
+
+
+def test_info_refuses_what_is_no_model(tmp_path: Path, capsys: Capture) -> None:
+    assert str(tmp_path) in refusal(run(capsys, "info", tmp_path))
+
+
+@pytest.mark.parametrize("named", ["checkpoints", "run"])
+def test_average_is_the_mean(named: str, trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    folders = [trained / "checkpoint-2", trained / "checkpoint-4"]
+    done = run(capsys, "average", *(folders if named == "checkpoints" else [trained]), "-o", tmp_path / "mean")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'mean'}\n")
+    first, second, mean = (load_file(folder / "model.safetensors") for folder in (*folders, tmp_path / "mean"))
+    assert mean.keys() == first.keys()
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+    assert isinstance(load(tmp_path / "mean").translate("le chat"), str)
+
+
+def test_average_refuses_another_architecture(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    wider = run(capsys, "train", write_recipe(tmp_path), "-o", tmp_path / "wide", "--set", "model.width=32")
+    assert wider.code == 0, wider.err
+    said = refusal(run(capsys, "average", tmp_path / "wide" / "last", trained / "last", "-o", tmp_path / "mean"))
+    assert "wide" in said
+    assert not (tmp_path / "mean").exists()
+
+
+def test_average_never_overwrites(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "mean").mkdir()
+    assert "mean" in refusal(run(capsys, "average", trained, "-o", tmp_path / "mean"))
+    assert not any((tmp_path / "mean").iterdir())
+
+
+def test_average_names_what_is_missing(tmp_path: Path, capsys: Capture) -> None:
+    assert "nowhere" in refusal(run(capsys, "average", tmp_path / "nowhere", "-o", tmp_path / "mean"))
