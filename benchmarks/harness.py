@@ -1,9 +1,8 @@
 """Compare the speed of several contenders on a noisy machine, fairly enough to believe the ratio.
 
-Every contender lives in a process of its own and is driven in turn with the others, the order reversed every other
-round. A sample during which anything else used more than 6% of the cores is taken again. Ratios are taken within a
-round, beside a matrix multiply that tells how fast the machine was just then. A script hands its contenders to `run`,
-which executes the same script again for every worker.
+Every contender lives in a process of its own and is driven in turn with the others. A sample during which anything else
+used more than 6% of the cores is taken again. Ratios are taken within a round, beside a matrix multiply that tells how
+fast the machine was just then. A script hands its contenders to `run`, which executes that script for every worker.
 """
 
 import argparse
@@ -16,11 +15,14 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from statistics import median
 from subprocess import PIPE
 from typing import Any
+
+import torch
 
 __all__ = ["Contender", "Suite", "Work", "run"]
 
@@ -28,7 +30,7 @@ RESULTS = Path(__file__).parent / "results"
 CALIBRATOR = "matmul"
 FOREIGN_LIMIT = 0.06  # share of all cores that others may use during a clean sample
 PATIENCE = 5.0  # seconds to wait for a quiet machine before a sample is taken again
-CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+CPU_FLAGS = {"avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8"}
 UNKNOWN = [float("nan")]
 
 
@@ -92,24 +94,18 @@ class Result:
 
 def serve(build: Contender, threads: int, seconds: float) -> None:
     """The worker: build and warm up one contender, then take one sample for every line on standard input."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    answer = partial(print, file=os.fdopen(os.dup(sys.stdout.fileno()), "w"), flush=True)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print must not be taken for an answer
-
-    def answer(message: Mapping[str, object]) -> None:
-        print(json.dumps(message), file=answers, flush=True)
-
     try:
-        import torch
-
         torch.set_num_threads(threads)
         work = build()
         steps = warm_up(work.step, seconds)
-        answer({"units": work.units, "flops": work.flops, "note": work.note})
+        answer(json.dumps({"units": work.units, "flops": work.flops, "note": work.note}))
         for _ in sys.stdin:
-            answer(measure(work.step, steps))
+            answer(json.dumps(measure(work.step, steps)))
     except Exception as error:
         traceback.print_exc()
-        answer({"error": f"{type(error).__name__}: {error}"})
+        answer(json.dumps({"error": f"{type(error).__name__}: {error}"}))
 
 
 def warm_up(step: Callable[[], object], seconds: float) -> int:
@@ -143,8 +139,6 @@ def read(path: str) -> str:
 
 def matmul() -> Work:
     """The calibrator: a float32 matrix multiply large enough to reach what the machine can do."""
-    import torch
-
     a, b, product = torch.randn(3, 2048, 2048)
     return Work(step=lambda: torch.mm(a, b, out=product), units=1, flops=2.0 * 2048**3)
 
@@ -205,7 +199,7 @@ def table(setting: str, results: Mapping[str, Result], unit: str) -> str:
     rows = {name: results[name].row(unit, measured[0], results) for name in measured}
     cells = [["", *row] for row in rows.values()][:1] + [[name, *row.values()] for name, row in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
+    lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in cells]
     return "\n".join([title, *lines, *(f"{name}: {each.error}" for name, each in results.items() if each.error), ""])
 
 
@@ -214,7 +208,7 @@ def surroundings(packages: Iterable[str]) -> dict[str, object]:
     git = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     facts = (line.partition(":") for line in read("/proc/cpuinfo").splitlines())
     cpu = {key.strip(): value.strip() for key, _, value in facts}
-    flags = [flag for flag in CPU_FLAGS if flag in cpu.get("flags", "").split()]
+    flags = sorted(CPU_FLAGS & set(cpu.get("flags", "").split()))
     present = {each.name: each.version for each in distributions()}
     return {
         "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),

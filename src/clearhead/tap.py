@@ -6,6 +6,7 @@ start with `see_`; the tap `see_weights` of the module at `decoder.2.cross` is k
 `decoder.2.cross.weights`.
 """
 
+import difflib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -62,7 +63,8 @@ def watching(model: nn.Module, hooks: dict[str, Hook]) -> Iterator[None]:
     taps = named_taps(model)
     unknown = sorted(set(hooks) - set(taps))
     if unknown:
-        raise ConfigError(f"no tap is named {unknown[0]!r}; this model has {len(taps)}, such as {sorted(taps)[:3]}")
+        near = difflib.get_close_matches(unknown[0], taps, n=3) or sorted(taps)[:3]
+        raise ConfigError(f"no tap is named {unknown[0]!r}; this model has {len(taps)}, such as {near}")
     before = {name: taps[name].hook for name in hooks}
     try:
         for name, hook in hooks.items():

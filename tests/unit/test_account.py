@@ -29,10 +29,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_every_parameter_is_counted_once(mode: str, tied: bool) -> None:
     model = small_model(mode, tied=tied)
     expected = sum({id(p): p.numel() for p in model.parameters()}.values())
+    parts = {name for name, _ in model.named_modules()}
     for depth in (1, 2, 3, 9):
         table = model.parameters_table(depth)
         assert table.total == expected
         assert all(name.count(".") < depth for name, _ in table.rows)
+        assert {name for name, _ in table.rows} <= parts
         assert len({name for name, _ in table.rows}) == len(table.rows)
 
 

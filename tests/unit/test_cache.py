@@ -84,7 +84,7 @@ def test_any_sequence_of_changes(data: st.DataObject) -> None:
 
 
 def numbered(start: float, rows: int = 2, new: int = 1) -> tuple[Tensor, Tensor]:
-    return written([[start + 10 * row + at for at in range(new)] for row in range(rows)])
+    return written([[float(start + 10 * row + at) for at in range(new)] for row in range(rows)])
 
 
 def test_extending_writes_into_the_room_that_is_there() -> None:
@@ -136,6 +136,14 @@ def test_a_choice_keeps_its_room() -> None:
     cache = LayerCache(room=8).extend(*numbered(1, new=3)).select(torch.tensor([1, 1, 0]))
     assert cache.capacity == 8
     assert cache.extend(*numbered(50, rows=3)).keys_BGMK.data_ptr() == cache.keys_BGMK.data_ptr()
+
+
+@pytest.mark.parametrize("counts", [None, torch.tensor([1, 3])], ids=["even", "ragged"])
+def test_when_no_row_is_left_others_can_join(counts: Tensor | None) -> None:
+    nobody = LayerCache().extend(*numbered(1, new=3), counts).select(torch.tensor([], dtype=torch.long))
+    nothing = torch.empty(0, GROUPS, 1, WIDTH)
+    assert nobody.extend(nothing, nothing).keys_BGMK.shape[0] == 0
+    check(nobody.join(LayerCache().extend(*numbered(50))), Model([[50.0], [60.0]]))
 
 
 def test_an_empty_cache_stays_empty_under_a_choice() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clearhead.cli.train import _reading
 from tests.unit.command_line import refusal, run, write_pairs, write_recipe
 
 Capture = pytest.CaptureFixture[str]
@@ -78,6 +79,17 @@ def test_a_misspelt_key_names_the_nearest(key: str, tmp_path: Path, capsys: Capt
     said = refusal(run(capsys, "train", write_recipe(tmp_path), "-o", "run", "--set", key))
     assert name in said
     assert repr(meant[name.rpartition(".")[2]]) in said
+    assert nothing_was_written(tmp_path)
+
+
+def test_a_key_misspelt_in_the_file_is_named_with_its_line(tmp_path: Path, capsys: Capture) -> None:
+    recipe = write_recipe(tmp_path)
+    lines = recipe.read_text(encoding="utf-8").replace("vocabulary:", "vocabluary:").splitlines()
+    recipe.write_text("\n".join(lines), encoding="utf-8")
+    number = next(number for number, line in enumerate(lines, start=1) if "vocabluary" in line)
+    said = refusal(run(capsys, "train", recipe, "-o", "run", "--set", "train.steps=3"))
+    assert said.startswith(f"{recipe}, line {number}: tokenizer.vocabluary")
+    assert "'vocabulary'" in said
     assert nothing_was_written(tmp_path)
 
 
@@ -195,6 +207,18 @@ def test_a_signal_saves_the_step_and_leaves_with_its_code(number: int, code: int
     assert process.wait(timeout=60) == code
     assert "checkpoint-" in said.splitlines()[-1]
     assert (tmp_path / "run" / "last" / "model.safetensors").is_file()
+
+
+def test_a_bar_shows_what_is_read(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("FORCE_COLOR", "TTY_INTERACTIVE"):  # by which rich takes any stream for a terminal
+        monkeypatch.setenv(variable, "1")
+    with _reading(shown=True) as tell:
+        assert tell
+        for read in (500_000, 1_000_000):
+            tell(read, 1_000_000)
+    assert "reading" in capsys.readouterr().err
+    with _reading(shown=False) as tell:
+        assert tell is None
 
 
 def test_pairs_with_a_blank_side_are_left_out(tmp_path: Path, capsys: Capture) -> None:

@@ -1,6 +1,7 @@
 """The translator: learns, answers alike in a batch and alone, resumes, is fine-tuned, and shows where it looks."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,27 @@ def test_where_pairs_come_from(tmp_path: Path) -> None:
 def test_every_task_that_a_recipe_may_name_is_there() -> None:
     named = Recipe.model_fields["task"].annotation.__args__  # type: ignore[union-attr]
     assert {*TASKS} == {*named}
+
+
+def test_how_long_a_translation_may_become_is_kept_with_the_model(translator: Translator) -> None:
+    settings = replace(translator.parts.settings, generation={"longest_ratio": 0, "longest_extra": 1})
+    brief = Translator(replace(translator.parts, settings=settings))
+    (written,) = brief.decode(["a b c"])
+    assert len(written.tokens) == len(written.scores) == 1
+    assert not written.ended
+
+
+def test_what_is_given_for_validation_is_watched(tmp_path: Path) -> None:
+    Translator.fit(
+        TRAIN[:40], valid=VALID[:4], preset="transformer-tiny", steps=2, vocabulary=300, out=tmp_path / "run"
+    )  # fmt: skip
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert "validation" in kinds
+
+
+def test_validation_that_cannot_be_read_is_refused_before_training() -> None:
+    recipe = recipe_of(model={**PAIR, "positions": "learned", "length": 4})
+    with pytest.raises(DataError, match="positions for 4 alone"):
+        Translator.prepare(recipe, PairParts(TRAIN[:100], VALID))
+    prepared = Translator.prepare(recipe, PairParts(TRAIN[:100]))
+    assert max(batch.source_BM.shape[1] for batch in prepared.job.batches(1)) <= 4

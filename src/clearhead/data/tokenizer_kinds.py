@@ -21,7 +21,17 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-__all__ = ["BYTES", "KINDS", "Kind", "Training"]
+__all__ = [
+    "BYTES",
+    "KINDS",
+    "Kind",
+    "Training",
+    "train_bpe",
+    "train_bytes",
+    "train_character",
+    "train_unigram",
+    "train_word",
+]
 
 JOINER = "\uffed"
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))

@@ -31,6 +31,7 @@ class DecoderOnlyConfig:
     hidden       width of the feed-forward layer
     window       how far back a position sees, None for all the way
     base         of the wavelengths of sinusoidal and rotary positions
+    residual_factor  the λ of the residual `scaled`
     persistent   slots of persistent memory in each attention, 0 for none
     biases       of q, k, v together, of the attention's output, and of the feed-forward layer
     length       the longest sequence, where positions are learned
@@ -47,6 +48,7 @@ class DecoderOnlyConfig:
     base: float = 10_000.0
     window: int | None = None
     residual: str = "pre_norm"
+    residual_factor: float = 1.0
     norm: str = "layer_norm"
     norm_eps: float = 1e-5
     feedforward: str = "gelu_tanh"
@@ -102,7 +104,7 @@ class DecoderOnly(nn.Module):
             )
 
         def join() -> Residual:
-            return placement.build(Join(norm=norm, width=c.width, depth=2 * c.layers, dropout=c.dropout))
+            return placement.build(Join(norm, c.width, 2 * c.layers, c.dropout, c.residual_factor))
 
         self.embed = TokenEmbedding(
             c.vocabulary, c.width, scale=c.width**0.5 if c.scaled_embedding else 1.0, positions=positions,

@@ -31,6 +31,8 @@ class EncoderDecoderConfig:
 
     target_vocabulary  None where both sides share one vocabulary and one embedding
     hidden             width of the feed-forward layer
+    base               of the wavelengths of sinusoidal and rotary positions
+    residual_factor    the λ of the residual `scaled`
     persistent         slots of persistent memory in each self-attention, 0 for none
     tied               the output projection is the target embedding
     output_scale       factor on the vectors before the output projection (T5 has width^-½ where tied)
@@ -47,7 +49,9 @@ class EncoderDecoderConfig:
     decoder_layers: int = 6
     hidden: int = 2048
     positions: str = "sinusoidal"
+    base: float = 10_000.0
     residual: str = "post_norm"
+    residual_factor: float = 1.0
     norm: str = "layer_norm"
     norm_eps: float = 1e-5
     feedforward: str = "relu"
@@ -84,7 +88,7 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = c = config
         head_width = c.head_width or c.width // c.heads
-        place = Place(width=c.width, heads=c.heads, head_width=head_width, length=c.length)
+        place = Place(width=c.width, heads=c.heads, head_width=head_width, length=c.length, base=c.base)
         scheme = pick(POSITIONS, c.positions, "positions")
         encoder_positions, decoder_positions = scheme(place), scheme(replace(place, causal=True))
         placement = pick(RESIDUALS, c.residual, "residual")
@@ -105,7 +109,7 @@ class EncoderDecoder(nn.Module):
             return pick(FEEDFORWARDS, c.feedforward, "feedforward")(c.width, c.hidden, c.hidden_dropout, c.biases)
 
         def join(depth: float) -> Callable[[], Residual]:
-            return lambda: placement.build(Join(norm=norm, width=c.width, depth=depth, dropout=c.dropout))
+            return lambda: placement.build(Join(norm, c.width, depth, c.dropout, c.residual_factor))
 
         def stack(made: Iterable[Block]) -> Stack:
             blocks = list(made)

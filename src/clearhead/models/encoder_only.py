@@ -29,6 +29,8 @@ class EncoderOnlyConfig:
     """Every size and every choice; the defaults are BERT base.
 
     segments      kinds of segments (sentence A and B), 0 for none
+    base          of the wavelengths of sinusoidal and rotary positions
+    residual_factor the λ of the residual `scaled`
     words         a head for masked words
     next_sentence a head for "does B follow A?"
     classes       classes of a whole text, 0 for no such head
@@ -45,7 +47,9 @@ class EncoderOnlyConfig:
     layers: int = 12
     hidden: int = 3072
     positions: str = "learned"
+    base: float = 10_000.0
     residual: str = "post_norm"
+    residual_factor: float = 1.0
     norm: str = "layer_norm"
     norm_eps: float = 1e-12
     feedforward: str = "gelu"
@@ -84,7 +88,8 @@ class EncoderOnly(nn.Module):
         super().__init__()
         self.config = c = config
         head_width = c.head_width or c.width // c.heads
-        positions = pick(POSITIONS, c.positions, "positions")(Place(c.width, c.heads, head_width, length=c.length))
+        place = Place(c.width, c.heads, head_width, length=c.length, base=c.base)
+        positions = pick(POSITIONS, c.positions, "positions")(place)
         placement = pick(RESIDUALS, c.residual, "residual")
 
         def norm() -> nn.Module:
@@ -102,7 +107,7 @@ class EncoderOnly(nn.Module):
             return pick(FEEDFORWARDS, c.feedforward, "feedforward")(c.width, c.hidden, c.hidden_dropout, c.biases)
 
         def join() -> Residual:
-            return placement.build(Join(norm=norm, width=c.width, depth=2 * c.layers, dropout=c.dropout))
+            return placement.build(Join(norm, c.width, 2 * c.layers, c.dropout, c.residual_factor))
 
         self.embed = TokenEmbedding(
             c.vocabulary, c.width, positions=positions, segments=c.segments,

@@ -77,9 +77,9 @@ class LayerCache:
         storage.newest = token = object()
         if count_B is None and self.length_B is None:
             return LayerCache(self.room, self.length + new, None, storage, token)
-        before_B = torch.full((len(k_BGTK),), self.length) if self.length_B is None else self.length_B
-        length_B = before_B + (new if count_B is None else count_B)
-        return LayerCache(self.room, int(length_B.max()), length_B, storage, token)
+        before_B = k_BGTK.new_full((len(k_BGTK),), self.length, dtype=torch.long)
+        length_B = (before_B if self.length_B is None else self.length_B) + (new if count_B is None else count_B)
+        return LayerCache(self.room, max(length_B.tolist(), default=0), length_B, storage, token)
 
     def view(self, length: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the first `length` slots, padding of the newest extension included."""
@@ -94,7 +94,7 @@ class LayerCache:
             *(_grown(x.index_select(0, row_B), self.capacity) for x in (self.keys_BGMK, self.values_BGMK))
         )
         length_B = None if self.length_B is None else self.length_B[row_B]
-        longest = self.length if length_B is None else int(length_B.max()) if len(row_B) else 0
+        longest = (self.length if length_B is None else int(length_B.max())) if len(row_B) else 0
         return LayerCache(self.room, longest, length_B, storage, storage.newest)
 
     def join(self, other: "LayerCache") -> "LayerCache":
@@ -114,7 +114,9 @@ class LayerCache:
         return self._filled().keys_BGMK.shape[2]
 
     def _lengths(self) -> Tensor:
-        return torch.full((len(self.keys_BGMK),), self.length) if self.length_B is None else self.length_B
+        if self.length_B is not None:
+            return self.length_B
+        return self.keys_BGMK.new_full((len(self.keys_BGMK),), self.length, dtype=torch.long)
 
     def _filled(self) -> _Storage:
         if self.storage is None:

@@ -41,7 +41,7 @@ class TokenEmbedding(nn.Module):
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
         self.scale, self.fixed = scale, fixed
-        self.see_tokens, self.see_sum = Tap(), Tap()
+        self.see_tokens, self.see_placed, self.see_sum = Tap(), Tap(), Tap()
 
     def forward(self, token_BL: Tensor, position_BL: Tensor, segment_BL: Tensor | None = None) -> Tensor:
         x_BLD: Tensor = self.tokens(token_BL)
@@ -50,7 +50,8 @@ class TokenEmbedding(nn.Module):
         x_BLD = self.see_tokens(x_BLD if self.scale == 1.0 else x_BLD * self.scale)
         if self.segments is not None:
             x_BLD = x_BLD + self.segments(torch.zeros_like(token_BL) if segment_BL is None else segment_BL)
-        return self.see_sum(self.dropout(self.norm(self.place(x_BLD, position_BL))))
+        placed_BLD = self.see_placed(self.place(x_BLD, position_BL))
+        return self.see_sum(self.dropout(self.norm(placed_BLD)))
 
 
 class PatchEmbedding(nn.Module):

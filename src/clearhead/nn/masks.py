@@ -23,7 +23,7 @@ class Mask:
 
     causal    only at oneself and the past
     window    only at positions less than this far away
-    prefix_B  everybody may look at this many first positions, whatever `causal` says
+    prefix_B  with `causal`: everybody may look at this many first positions all the same
     keys      which keys are real (the others are padding)
     queries   which queries are real; only the layout matters, padding may look wherever it likes
     allowed   any further boolean tensor that broadcasts to (B, H, L, M), such as the adjacency matrix of a graph
@@ -40,7 +40,7 @@ class Mask:
         """Both must agree that somebody may look."""
         masks = (self, other)
         windows = [m.window for m in masks if m.window is not None]
-        prefixes = [m.prefix_B for m in masks if m.prefix_B is not None]
+        prefixes = [m.prefix_B for m in masks if m.causal and m.prefix_B is not None]
         if any(m.causal and m.prefix_B is None for m in masks):
             prefixes = []  # the plain triangle lies within every prefix triangle
         allowed = [m.allowed for m in masks if m.allowed is not None]

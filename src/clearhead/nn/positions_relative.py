@@ -29,7 +29,7 @@ def _distances(position_BL: Tensor, keys: int) -> Tensor:
 
 
 class DistanceBias(nn.Module):
-    """qᵀ a_clip(j−i): a learned key vector per distance, shared by the heads [shaw2018 eq. 4]."""
+    """qᵀ a_clip(j−i): a learned key vector per distance, shared by the heads [shaw2018 eq. 4]; row clip + i − j."""
 
     inside = True
 
@@ -45,7 +45,7 @@ class DistanceBias(nn.Module):
 
 
 class DistanceValue(nn.Module):
-    """Σ_j w_ij a_clip(j−i): a learned value vector per distance, added to what is read [shaw2018 eq. 3]."""
+    """Σ_j w_ij a_clip(j−i): a learned value vector per distance, added to what is read [shaw2018 eq. 3]; rows alike."""
 
     def __init__(self, head_width: int, clip: int) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ def _positive(temperature: float) -> float:
 
 
 # name -> (heads, head width, temperature) -> score. The temperature divides the score: towards 0 the softmax
-# becomes the arg max, towards infinity the mean.
+# becomes the arg max, towards infinity the mean (of what a position bias that stands outside the scale leaves).
 SCORES: dict[str, Callable[[int, int, float], Score]] = {
     "dot": lambda heads, width, temperature: Dot(1 / _positive(temperature)),
     "scaled_dot": lambda heads, width, temperature: Dot(width**-0.5 / _positive(temperature)),

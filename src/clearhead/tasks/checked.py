@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from clearhead.errors import ClearheadError, ConfigError
 
-__all__ = ["as_dataclass", "complaint", "unknown_key"]
+__all__ = ["as_dataclass", "complaint", "line_of", "unknown_key"]
 
 Kind = TypeVar("Kind")
 
@@ -48,3 +49,20 @@ def complaint(error: ValidationError, *, place: str = "", known: Mapping[str, It
         return f"{where}: this key is needed and not there"
     message = first["msg"].removeprefix("Value error, ")
     return f"{where}: {message[:1].lower()}{message[1:]}, not {first['input']!r}"
+
+
+def line_of(text: str, key: str) -> int | None:
+    """The line of a YAML text on which `key` stands, or the nearest section above it; None where there is neither.
+
+    >>> line_of("task: translation\\ntrain:\\n  stpes: 10", "train.stpes")
+    3
+    """
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    line = None
+    for part in key.split("."):
+        entries = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next(((name, value) for name, value in entries if name.value == part), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line

@@ -101,7 +101,12 @@ class LanguageModel:
         A `recipe` decides everything else in place of preset, steps, vocabulary and length; `out` keeps the run.
         """
         recipe = recipe or simple_recipe(
-            cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"length": length, "betas": [0.9, 0.99]}
+            cls.TASK,
+            preset,
+            steps,
+            valid is not None,
+            {"vocabulary": vocabulary},
+            {"length": length, "betas": [0.9, 0.99]},
         )
         parts = TextParts(as_texts(data), None if valid is None else as_texts(valid))
         return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))

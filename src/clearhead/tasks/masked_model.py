@@ -100,7 +100,7 @@ class MaskedModel:
         A `recipe` decides everything else in place of preset, steps, vocabulary and length; `out` keeps the run.
         """
         recipe = recipe or simple_recipe(
-            cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"length": length, "weight_decay": 0.01}
+            cls.TASK, preset, steps, valid is not None, {"vocabulary": vocabulary}, {"length": length}
         )
         parts = TextParts(as_texts(data), None if valid is None else as_texts(valid))
         return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))

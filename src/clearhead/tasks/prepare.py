@@ -70,15 +70,16 @@ class Prepared(Generic[Batch]):
 
 
 def simple_recipe(
-    task: str, preset: str, steps: int, tokenizer: Mapping[str, Any], training: Mapping[str, Any]
+    task: str, preset: str, steps: int, watched: bool, tokenizer: Mapping[str, Any], training: Mapping[str, Any]
 ) -> Recipe:
-    """The recipe behind `fit` with its few arguments: a tenth of the steps is warm-up."""
+    """The recipe behind `fit` with its few arguments: a tenth of the steps is warm-up, ten times it is validated."""
+    usual = {"steps": steps, "warmup": steps // 10, "validate_every": max(1, steps // 10) if watched else 0}
     return parse_recipe(
         {
             "task": task,
             "tokenizer": dict(tokenizer),
             "model": {"preset": preset},
-            "train": {"steps": steps, "warmup": steps // 10, **training},
+            "train": {**usual, **training},
         }
     )
 

@@ -22,7 +22,7 @@ from clearhead.data.tokenizer_kinds import KINDS
 from clearhead.errors import ConfigError
 from clearhead.models.presets import PRESETS, build
 from clearhead.nn.tables import pick
-from clearhead.tasks.checked import as_dataclass, complaint, unknown_key
+from clearhead.tasks.checked import as_dataclass, complaint, line_of, unknown_key
 from clearhead.train.settings import Training
 
 __all__ = [
@@ -242,16 +242,24 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
 def load_recipe(path: Path, sets: Sequence[str] = ()) -> Recipe:
     """Read a recipe file; each of `sets` (`train.steps=10`, the value as in YAML) overrides one of its keys."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        values = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"the recipe {str(path)!r} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"the recipe {str(path)!r} is not YAML: {_one_line(error)}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"the recipe {str(path)!r} is no mapping of task, data, tokenizer, model and train")
-    for text in sets:
-        _override(values, text)
-    return parse_recipe(values)
+    for override in sets:
+        _override(values, override)
+    try:
+        return parse_recipe(values)
+    except ConfigError as error:
+        key = str(error).partition(":")[0]
+        if key in [override.partition("=")[0].strip() for override in sets]:
+            raise
+        line = line_of(text, key)
+        raise ConfigError(f"{path}{f', line {line}' if line else ''}: {error}") from error
 
 
 def _override(values: dict[str, Any], text: str) -> None:

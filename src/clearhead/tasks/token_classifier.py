@@ -92,7 +92,9 @@ class TokenClassifier:
 
         A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
         """
-        recipe = recipe or simple_recipe(cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"weight_decay": 0.01})
+        recipe = recipe or simple_recipe(
+            cls.TASK, preset, steps, valid is not None, {"vocabulary": vocabulary}, {"weight_decay": 0.01}
+        )
         watched = None if valid is None else read_tagged(valid, recipe.data)
         parts = LabelledParts(read_tagged(data, recipe.data), watched)
         return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))

@@ -12,6 +12,8 @@ from torch import nn
 
 from clearhead.data.batch import pad, token_batches
 from clearhead.data.corpus import PairCorpus
+from clearhead.data.tokenizers import Tokenizer
+from clearhead.errors import DataError
 from clearhead.evaluate.bleu import bleu, chrf
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.generate.decode import Decoded
@@ -23,6 +25,7 @@ from clearhead.tasks.pair_data import (
     PairBatch,
     PairData,
     PairParts,
+    Pairs,
     as_pairs,
     encode_pairs,
     fitting,
@@ -102,7 +105,9 @@ class Translator:
 
         A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
         """
-        recipe = recipe or simple_recipe(cls.TASK, preset, steps, {"vocabulary": vocabulary}, {"smoothing": 0.1})
+        recipe = recipe or simple_recipe(
+            cls.TASK, preset, steps, valid is not None, {"vocabulary": vocabulary}, {"smoothing": 0.1}
+        )
         parts = PairParts(as_pairs(data), None if valid is None else as_pairs(valid))
         return cls(fit_parts(cls.prepare(recipe, parts), recipe, None if out is None else Path(out)))
 
@@ -119,9 +124,8 @@ class Translator:
         corpus = encode_pairs(data.train, tokenizer, around.progress)
         chosen = fitting(corpus, _longest(recipe.data.longest, model.config))
         rows = partial(_rows, corpus=corpus, config=model.config)
-
         epochs = Epochs.by_tokens(corpus.lengths[chosen] + 1, recipe.train, around.world)
-        watch = _Watch(data, tokenizer, settings, scored=recipe.train.scored) if data.valid else None
+        watch = _Watch(data.valid, tokenizer, settings, scored=recipe.train.scored) if data.valid else None
         job = Job(
             loss=partial(_loss, smoothing=recipe.train.smoothing),
             counts=lambda batch: {"loss": batch.tokens},
@@ -169,7 +173,7 @@ class Translator:
         written = greedy(self.model, state, start_B1, eos=self.config.eos, longest=max(limits))
         # A limit of its own for each row, so that it is answered in a batch as it is alone.
         return [
-            Decoded(answer.tokens[:limit], answer.scores[: limit + 1])
+            answer if len(answer.tokens) <= limit else Decoded(answer.tokens[:limit], answer.scores[:limit])
             for answer, limit in zip(written, limits, strict=True)
         ]
 
@@ -204,10 +208,14 @@ class Translator:
 class _Watch:
     """What is looked at while training: the loss over all validation pairs, BLEU over the first of them."""
 
-    def __init__(self, data: PairParts, tokenizer: Any, settings: Settings, *, scored: int) -> None:
-        assert data.valid is not None
-        self.corpus = encode_pairs(data.valid, tokenizer)
-        self.pairs = list(head(data.valid, max(scored, SHOWN)))
+    def __init__(self, valid: Pairs, tokenizer: Tokenizer, settings: Settings, *, scored: int) -> None:
+        self.corpus = encode_pairs(valid, tokenizer)
+        longest, most = int(self.corpus.lengths.max()) + 1, _longest(0, settings.config)
+        if most and longest > most:
+            raise DataError(
+                f"a validation sentence has {longest} tokens, and this model has positions for {most} alone"
+            )
+        self.pairs = list(head(valid, max(scored, SHOWN)))
         self.scored = scored
         self.tokenizer, self.settings = tokenizer, settings
 
