@@ -38,7 +38,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example 
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -q tests/architecture
-	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs
+	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs README.md
 
 bench: $(VENV)/.installed-bench  ## every script in benchmarks/, one after the other
 	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \

@@ -26,13 +26,14 @@ def expected_names(stack: str, layers: int, *, cross: bool = False) -> list[str]
 def test_the_names_of_each_mode() -> None:
     names = {mode: list(named_taps(small_model(mode))) for mode in MODES}
     assert names["decoder_only"] == [
-        "embed.tokens", "embed.sum", *expected_names("decoder", 2), "output.logits",
+        "embed.tokens", "embed.placed", "embed.sum", *expected_names("decoder", 2), "output.logits",
     ]  # fmt: skip
     assert names["encoder_only"] == [
-        "embed.tokens", "embed.sum", *expected_names("encoder", 2), "word_head.words.logits",
+        "embed.tokens", "embed.placed", "embed.sum", *expected_names("encoder", 2), "word_head.words.logits",
     ]  # fmt: skip
     assert names["encoder_decoder"] == [
-        "source_embed.tokens", "source_embed.sum", "target_embed.tokens", "target_embed.sum",
+        "source_embed.tokens", "source_embed.placed", "source_embed.sum",
+        "target_embed.tokens", "target_embed.placed", "target_embed.sum",
         *expected_names("encoder", 2), *expected_names("decoder", 2, cross=True), "output.logits",
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ one row of `VERBS` here: its name and the first line of its docstring. Listing t
 them, and a verb's module leaves torch to the inside of its function, so that every `--help` answers at once.
 
 Exit codes: 0 done · 1 the user's input cannot be used, said in one sentence on stderr · 2 wrong usage ·
-130 interrupted.
+130 interrupted (143 where training was terminated).
 """
 
 import os
