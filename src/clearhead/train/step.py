@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from clearhead.errors import ClearheadError, ConfigError
 from clearhead.train.checkpoint import State
 from clearhead.train.distributed import World
 from clearhead.train.job import Job
+from clearhead.train.loss import Terms
 from clearhead.train.optim import set_learning_rate
 from clearhead.train.schedule import SCHEDULES
 from clearhead.train.seed import derive, seed_everything
@@ -70,7 +71,8 @@ class Stepper(Generic[Batch]):
         self.dtype = torch.bfloat16 if training.precision == "bf16" and can_bf16(device) else torch.float32
         if training.precision == "bf16" and self.dtype is torch.float32:
             say(f"This {device.type} has no bf16 arithmetic: training goes on in float32.")
-        self.called = self._compiled() if training.compile else self.model
+        # The loss, not the model, is what is called: it may ask the model for more than its `forward`.
+        self.loss = self._compiled() if training.compile else job.loss
 
     def __call__(self, step: int) -> Result:
         self._seed(step)
@@ -92,12 +94,12 @@ class Stepper(Generic[Batch]):
         flops = sum(map(self.job.flops, batches)) if self.job.flops else 0.0
         return Result(dict(zip(self.job.terms, means, strict=True)), norm, rate, int(counts[0]), flops)
 
-    def _compiled(self) -> nn.Module:
+    def _compiled(self) -> Callable[[nn.Module, Batch], Terms]:
         try:
-            return cast("nn.Module", torch.compile(self.model))
+            return torch.compile(self.job.loss)
         except Exception as error:
             self._say_uncompiled(error)
-            return self.model
+            return self.job.loss
 
     def _say_uncompiled(self, error: Exception) -> None:
         reason = str(error).strip().partition("\n")[0]
@@ -121,14 +123,14 @@ class Stepper(Generic[Batch]):
             raise ConfigError(f"with shard=True all ranks need as many micro-batches: one has {least}, another {most}")
 
     def _differentiate(self, batches: list[Batch], counts: Tensor, step: int) -> Tensor:
-        """Gradients of all micro-batches; where a compiled model cannot do it, the plain one does."""
+        """Gradients of all micro-batches; where the compiled loss cannot do it, the plain one does."""
         try:
             return self._backward(batches, counts)
         except Exception as error:
-            if self.called is self.model:
+            if self.loss is self.job.loss:
                 raise
             self._say_uncompiled(error)
-            self.called = self.model
+            self.loss = self.job.loss
         self.optimizer.zero_grad()
         self._seed(step)
         return self._backward(batches, counts)
@@ -139,7 +141,7 @@ class Stepper(Generic[Batch]):
         tally = torch.zeros(2, len(self.job.terms), dtype=torch.float64, device=self.device)
         for batch in batches:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
-                terms = self._named(self.job.loss(self.called, self.job.move(batch, self.device)), "loss")
+                terms = self._named(self.loss(self.model, self.job.move(batch, self.device)), "loss")
             sums = [terms[term][0] for term in self.job.terms]
             normalised = [total / divisor for total, divisor in zip(sums, divisors, strict=True)]
             torch.autograd.backward(torch.stack(normalised).sum())

@@ -1,0 +1,37 @@
+"""The commands that the README shows are run as they stand, with fewer steps and sentences to learn from."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from clearhead.cli.main import main
+
+ROOT = Path(__file__).parent.parent.parent
+BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines() if line.strip()]
+SMALL = ("train.steps=2", "train.scored=2", "train.validate_every=2", "data.sentences=200", "data.held_out=5")
+
+
+def test_every_make_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    shown = {command[1] for command in COMMANDS if command[0] == "make"}
+    assert shown
+    assert shown <= targets
+
+
+def test_every_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    commands = [command[1:] for command in COMMANDS if command[0] == "clearhead"]
+    assert [command[0] for command in commands] == ["train", "translate", "info"]
+    for command in commands:
+        smaller = [word for setting in SMALL for word in ("--set", setting)] if command[0] == "train" else []
+        with pytest.raises(SystemExit) as leaving:
+            main([*command, *smaller])
+        shown = capsys.readouterr()
+        assert leaving.value.code == 0, shown.err
+        assert shown.out
