@@ -231,7 +231,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(
     code: int, victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(path: Path, tensors: object) -> None:
-        if path.name == victim and "-8" in str(path):
+        if path.name == victim and "checkpoint-8" in str(path):
             path.write_bytes(b"half")
             raise OSError(code, "No space left on device")
         write_tensors(path, tensors)

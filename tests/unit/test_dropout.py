@@ -3,7 +3,9 @@
 import math
 import shutil
 from collections.abc import Callable
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -39,6 +41,14 @@ def test_the_rate_and_the_mean(p: float) -> None:
     assert keep.float().mean().item() == pytest.approx(1 - p, abs=off)
     assert keep_scale(p) == pytest.approx(1 / (1 - p), rel=1e-5 / (1 - p))
     assert dropout(torch.ones(MANY), p).mean().item() == pytest.approx(1.0, abs=off / (1 - p))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.2, 0.5, 1 / 65536, 0.99999])
+def test_the_rate_is_exact_to_a_65536th(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every number of 16 bits is drawn once, exactly so many are dropped."""
+    every = np.arange(65536, dtype=np.uint16).view(np.uint64)
+    monkeypatch.setattr(np.random, "SFC64", lambda seed: SimpleNamespace(random_raw=lambda words: every[:words]))
+    assert (keep_mask((65536,), p) == 0).sum().item() == min(round(65536 * p), 65535)
 
 
 def test_a_rate_next_to_one_keeps_the_rest_finite() -> None:

@@ -242,6 +242,14 @@ def test_weights_sum_to_one_or_are_zero(queries: int, keys: int, causal: bool) -
     assert not gradient[~sees].any()
 
 
+def test_a_row_of_nothing_but_minus_infinity_has_no_gradient() -> None:
+    """Here no mask stands before it that would hide a NaN."""
+    scores = torch.tensor([[-math.inf, -math.inf], [0.0, -math.inf]], requires_grad=True)
+    weights = safe_softmax(scores)
+    assert weights.tolist() == [[0.0, 0.0], [1.0, 0.0]]
+    assert not torch.autograd.grad(weights, scores, torch.ones(2, 2))[0].any()
+
+
 def test_the_pieces() -> None:
     scores = torch.zeros(1, 1, 2, 2)
     assert masked(scores, None) is scores

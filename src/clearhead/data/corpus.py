@@ -33,6 +33,7 @@ Progress = Callable[[int, int], None]  # bytes read so far, bytes in all
 Item = TypeVar("Item")
 
 FORMAT = 1
+UNFINISHED = ".unfinished-"
 CHARACTERS_AT_ONCE = 1 << 20
 ABANDONED_AFTER = 3600.0  # seconds without a write
 
@@ -167,8 +168,8 @@ def _built(
     final_folder = root / f"{kind}-{digest}"
     if final_folder.is_dir():
         return final_folder
-    _sweep(root, final_folder.name)
-    aside = root / f".{final_folder.name}-{os.getpid()}-{secrets.token_hex(4)}"
+    _sweep(root)
+    aside = root / f"{UNFINISHED}{final_folder.name}-{secrets.token_hex(4)}"
     total = sum(path.stat().st_size for path in files)
     tally = Tally()
     try:
@@ -198,9 +199,9 @@ def _settle(aside: Path, final_folder: Path) -> None:
             raise
 
 
-def _sweep(root: Path, name: str) -> None:
-    """Remove what killed builds of this corpus left behind, but nothing that may still be being written."""
-    for folder in root.glob(f".{name}-*"):
+def _sweep(root: Path) -> None:
+    """Remove what killed builds left behind, but nothing that may still be being written."""
+    for folder in root.glob(f"{UNFINISHED}*"):
         with contextlib.suppress(OSError):  # somebody else may sweep too
             touched = max(path.stat().st_mtime for path in [folder, *folder.iterdir()])
             if time.time() - touched > ABANDONED_AFTER:
