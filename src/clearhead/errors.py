@@ -6,7 +6,9 @@
     ├── DataError                 a file of the user's that cannot be read as what it should be (names file and line)
     ├── CheckpointError           a model or run directory that is missing, broken or of another kind
     ├── DecodingError             a request that no decoding can meet
-    └── MissingPackageError       an optional package that this needs and that is not installed
+    ├── MissingPackageError       an optional package that this needs and that is not installed
+    ├── DivergenceError           the loss or its gradient is no longer a number      (defined in train/step.py)
+    └── InterruptionError         Ctrl-C or SIGTERM, after a checkpoint was written   (defined in train/interrupt.py)
 
 Each message is one sentence: what, where, and what to do about it; the offending value is in it.
 """
