@@ -40,8 +40,8 @@ check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example 
 	$(PYTEST) -q tests/architecture
 	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs README.md
 
-bench: $(VENV)/.installed-bench  ## every script in benchmarks/, one after the other
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+bench: $(VENV)/.installed-bench  ## every benchmark, one after the other
+	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
 		echo "== $$script"; $(BIN)/python $$script; \
 	done
 
