@@ -18,6 +18,7 @@
 | T | new tokens of one decoding step |
 | V | vocabulary |
 | W | any further feature width, said where it is used |
+| X | candidates of a search |
 """
 
-LETTERS = frozenset("BCDFGHKLMNPRSTVW")
+LETTERS = frozenset("BCDFGHKLMNPRSTVWX")

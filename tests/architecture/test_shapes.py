@@ -39,8 +39,8 @@ def test_the_legend_explains_each_letter_once() -> None:
 
 
 def test_an_unknown_letter_would_be_found() -> None:
-    text = "x_BLX = f(x_BLD)\ndef f(mask_1LX, *, k_BHMK): return self.cache_Q\ng(w_Z=1)"
-    assert unknown_letters(ast.parse(text)) == ["cache_Q", "mask_1LX", "w_Z", "x_BLX"]
+    text = "x_BLY = f(x_BLD)\ndef f(mask_1LY, *, k_BHMK): return self.cache_Q\ng(w_Z=1)"
+    assert unknown_letters(ast.parse(text)) == ["cache_Q", "mask_1LY", "w_Z", "x_BLY"]
 
 
 def test_constants_and_plain_names_are_left_alone() -> None:

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from clearhead.errors import ShapeError
 from clearhead.nn.attention import MultiHeadAttention
-from clearhead.nn.cache import LayerCache, State
+from clearhead.nn.cache import LayerCache, State, Tree
 from clearhead.nn.masks import Mask, causal
 from clearhead.nn.rows import Rows
 from tests.parity.plain import same
+from tests.unit.small import small_model, tokens
 
 GROUPS, WIDTH = 2, 3
 
@@ -215,3 +216,78 @@ def test_attention_over_ragged_rows_reads_no_spare_room(room: int) -> None:
         for b, length in enumerate(lengths):
             alone_BLD = torch.cat([x_BLD[b : b + 1, :length], new_BTD[b : b + 1, : at + 1]], dim=1)
             same(y_BTD[b, 0], attention(alone_BLD, mask=causal())[0][0, -1])
+
+
+@given(st.data())
+def test_rewinding_forgets_the_end_and_writes_over_it(data: st.DataObject) -> None:
+    """Whatever was read too far is replaced, in the same storage; what was kept before it stays valid."""
+    fresh = count(1)
+    numbers = [[float(next(fresh)) for _ in range(2)] for _ in range(2)]
+    kept = LayerCache(room=16).extend(*written(numbers))
+    cache, model = kept, Model(numbers)
+    for _ in range(4):
+        cache, model = extended(data, cache, model, fresh)
+        lengths = [data.draw(st.integers(2, len(row)), label="length") for row in model.rows]
+        place = cache.keys_BGMK.data_ptr()
+        cache = cache.rewind(torch.tensor(lengths))
+        model = Model([row[:length] for row, length in zip(model.rows, lengths, strict=True)])
+        check(cache, model)
+        assert cache.keys_BGMK.data_ptr() == place
+        check(kept, Model(numbers))
+
+
+@given(st.data())
+def test_a_tree_sees_each_branch_on_its_own_path(data: st.DataObject) -> None:
+    """The flags against paths that are kept as lists of slots, for trunks of one length and of several."""
+    even = data.draw(st.booleans(), label="even")
+    trunks = [3, 3] if even else [data.draw(st.integers(1, 4), label="trunk") for _ in range(2)]
+    tree = Tree(3 if even else torch.tensor(trunks), torch.ones(2, 1, 0, dtype=torch.bool))
+    paths: list[list[list[int]]] = [[list(range(trunk))] for trunk in trunks]
+    used = list(trunks)
+    for depth in range(3):
+        if data.draw(st.booleans(), label="select"):
+            rows = data.draw(st.lists(st.integers(0, len(used) - 1), min_size=1, max_size=2), label="rows")
+            tree = tree.select(torch.tensor(rows))
+            paths, used, trunks = ([x[row] for row in rows] for x in (paths, used, trunks))
+        width = data.draw(st.integers(1, 3), label="width")
+        parents = [[data.draw(st.integers(0, len(row) - 1)) for _ in range(width)] for row in paths]
+        tree = tree.descend(torch.tensor(parents))
+        paths = [
+            [[*row[parent], first + branch] for branch, parent in enumerate(chosen)]
+            for row, chosen, first in zip(paths, parents, used, strict=True)
+        ]
+        position_BT = tree.positions(width, torch.device("cpu"))
+        assert position_BT.expand(len(used), -1).tolist() == [[trunk + depth] * width for trunk in trunks]
+        allowed = tree.mask(position_BT).allowed
+        assert allowed is not None
+        assert [[row.nonzero()[:, 0].tolist() for row in rows] for rows in allowed[:, 0]] == paths
+        tree, used = tree.grown(width), [first + width for first in used]
+
+
+def test_a_state_with_branches_keeps_them_under_a_choice_and_joins_no_other() -> None:
+    own = tuple(LayerCache(room=8).extend(*numbered(start, new=2), torch.tensor([2, 1])) for start in (1, 2))
+    state = State(own).branch(torch.tensor([[0, 0, 0], [0, 0, 0]]))
+    assert state.positions(3, torch.device("cpu")).tolist() == [[2, 2, 2], [1, 1, 1]]
+    assert state.select(torch.tensor([1])).positions(3, torch.device("cpu")).tolist() == [[1, 1, 1]]
+    with pytest.raises(ShapeError, match="cannot be joined"):
+        state.join(State(own))
+    rewound = state.rewind(torch.tensor([1, 1]))
+    assert rewound.tree is None
+    assert rewound.positions(1, torch.device("cpu")).tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("kv_heads", [1, 4])
+@torch.inference_mode()
+def test_the_memory_of_4096_tokens_is_that_of_the_formula(kv_heads: int) -> None:
+    length, layers, head_width, rows = 4096, 2, 4, 2
+    model = small_model("decoder_only", positions="rotary", kv_heads=kv_heads)
+    state = model.start(room=length)
+    for token_BT in tokens(rows, length).split(512, dim=1):
+        _, state = model.step(token_BT, state, last=True)
+    kept = {
+        x.untyped_storage().data_ptr(): x.untyped_storage().nbytes()
+        for cache in state.own
+        for x in (cache.keys_BGMK, cache.values_BGMK)
+    }
+    formula = rows * layers * 2 * kv_heads * head_width * length * 4
+    assert formula <= sum(kept.values()) <= 1.05 * formula

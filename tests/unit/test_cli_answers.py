@@ -42,8 +42,10 @@ def test_generate_draws_by_seed(folders: dict[str, Path], capsys: Capture) -> No
     answers = [run(capsys, *ask, "--seed", seed).out for seed in ("1", "1", "2")]
     assert answers[0] == answers[1] != answers[2]
     model = LanguageModel.from_pretrained(folders["language"])
-    continuation = model.generate("the", longest=20, temperature=5.0, seed=1)
-    assert json.loads(answers[0]) == {"prompt": "the", "continuation": continuation}
+    said = json.loads(answers[0])
+    assert said["prompt"] == "the"
+    assert said["continuation"] == model.generate("the", longest=20, temperature=5.0, seed=1)
+    assert said["score"] == pytest.approx(sum(score for _, score in said["tokens"]))
 
 
 def test_generate_from_nothing(folders: dict[str, Path], capsys: Capture) -> None:

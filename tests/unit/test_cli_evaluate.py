@@ -29,6 +29,15 @@ def trained(tmp_path: Path, capsys: Capture) -> Path:
     return tmp_path / "run"
 
 
+def test_evaluate_decodes_as_it_is_told(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    pairs = write_pairs(tmp_path / "pairs.tsv")
+    told = ("--beam", "3", "--option", "max_new_tokens=4", "--precision", "int8", "--json")
+    shown = json.loads(run(capsys, "evaluate", pairs, "-m", trained, *told).out)
+    figures = Translator.from_pretrained(trained, precision="int8").evaluate(PAIRS, beams=3, longest=4)
+    assert shown == pytest.approx(figures)
+    assert shown["loss"] != Translator.from_pretrained(trained).evaluate(PAIRS)["loss"]
+
+
 def test_evaluate_says_what_the_task_says(trained: Path, tmp_path: Path, capsys: Capture) -> None:
     figures = Translator.from_pretrained(trained).evaluate(PAIRS)
     pairs = write_pairs(tmp_path / "pairs.tsv")
@@ -54,18 +63,32 @@ def test_evaluate_reads_other_encodings(trained: Path, tmp_path: Path, capsys: C
     modern = run(capsys, "evaluate", write_pairs(tmp_path / "new.tsv", pairs), "-m", trained)
     old = tmp_path / "old.tsv"
     old.write_bytes((tmp_path / "new.tsv").read_text(encoding="utf-8").encode("latin-1"))
-    assert "old.tsv, line 1" in refusal(run(capsys, "evaluate", old, "-m", trained))
+    assert run(capsys, "evaluate", old, "-m", trained, "--encoding", "latin-1").out == modern.out
     assert run(capsys, "evaluate", old, "-m", trained, "--set", "data.encoding=latin-1").out == modern.out
+    assert "klingon" in refusal(run(capsys, "evaluate", old, "-m", trained, "--encoding", "klingon"))
 
 
 @pytest.mark.parametrize(
     ("content", "named"),
-    [(b"", "data.tsv"), (b"un\tone\nd\0\ttwo\n", "data.tsv, line 2"), (b"un one\n", "data.tsv, line 1")],
-    ids=["empty", "binary", "no tab"],
+    [
+        (b"", "data.tsv"),
+        (b"un\tone\nd\0\ttwo\n", "data.tsv, line 2"),
+        (b"un one\n", "data.tsv, line 1"),
+        (b"un\tone\ndeux\t" + b"t" * 1_000_001, "data.tsv, line 2"),
+        (b"un\tone\nd\xe9\ttwo\n", "data.tsv, line 2: byte 8 (0xe9) is no utf-8"),
+    ],
+    ids=["empty", "binary", "no tab", "endless line", "utf-8"],
 )
 def test_evaluate_names_a_bad_file(content: bytes, named: str, trained: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "data.tsv").write_bytes(content)
     assert named in refusal(run(capsys, "evaluate", tmp_path / "data.tsv", "-m", trained))
+
+
+def test_evaluate_refuses_parallel_files_of_unequal_length(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "test.fr").write_bytes(b"un\ndeux\n")
+    (tmp_path / "test.en").write_bytes(b"one\n")
+    said = refusal(run(capsys, "evaluate", tmp_path / "test.fr", tmp_path / "test.en", "-m", trained))
+    assert said.endswith(f"{tmp_path / 'test.fr'} has 2, {tmp_path / 'test.en'} has 1")
 
 
 def test_evaluate_takes_two_files_at_most(trained: Path, capsys: Capture) -> None:
@@ -81,10 +104,10 @@ def test_evaluate_refuses_keys_that_cannot_be(key: str, named: str, trained: Pat
 
 
 FORMS = {
-    "language_model": ("text.txt", "to be or not to be " * 9, "perplexity"),
-    "masked_model": ("text.txt", "to be or not to be\n" * 9, "accuracy"),
-    "text_classification": ("labels.txt", "+ good film\n- bad film\n" * 4, "macro_f1"),
-    "token_classification": ("tags.txt", "Mary B-PER\nslept O\n\nParis B-LOC\n\n" * 4, "span_f1"),
+    "language_model": ("text.txt", "être ou ne pas être " * 9, "perplexity"),
+    "masked_model": ("text.txt", "être ou ne pas être\n" * 9, "accuracy"),
+    "text_classification": ("labels.txt", "+ café fort\n- café froid\n" * 4, "macro_f1"),
+    "token_classification": ("tags.txt", "René B-PER\ndort O\n\nParis B-LOC\n\n" * 4, "span_f1"),
 }
 
 
@@ -98,6 +121,12 @@ def test_evaluate_knows_every_task(task: str, tmp_path: Path, capsys: Capture) -
     assert done.code == 0, done.err
     assert json.loads(done.out) == pytest.approx(load(tmp_path / "run").evaluate(tmp_path / name))
     assert figure in json.loads(done.out)
+    old = tmp_path / f"old-{name}"
+    old.write_text(content, encoding="latin-1")
+    said = refusal(run(capsys, "evaluate", old, "-m", tmp_path / "run"))
+    assert said.startswith(f"{old}, line 1: byte ")
+    assert "--encoding='latin-1'" in said
+    assert run(capsys, "evaluate", old, "-m", tmp_path / "run", "--json", "--encoding", "latin-1").out == done.out
     assert "2" in refusal(run(capsys, "evaluate", tmp_path / name, tmp_path / name, "-m", tmp_path / "run"))
 
 

@@ -2,17 +2,19 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from clearhead.errors import ConfigError
-from clearhead.train.distributed import ALONE, join, pick_device
+from clearhead.tasks.registry import load, run_recipe
+from clearhead.train.distributed import ALONE, World, join, pick_device
 from clearhead.train.loop import train
 from clearhead.train.weights import read_tensors
 from tests.unit.tiny_training import TinyModel, tiny_job
-from tests.unit.train_in_ranks import TRAINING
+from tests.unit.train_in_ranks import FILES, TASKS, TRAINING, task_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,7 +23,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which two ranks, started by torchrun, have played all scenes of `train_in_ranks`."""
     folder = tmp_path_factory.mktemp("ranks")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
+    for name, content in FILES.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+        "CLEARHEAD_CACHE": str(folder / "cache"),
+    }
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     result = subprocess.run(
         [*program, ROOT / "tests" / "unit" / "train_in_ranks.py", folder],
@@ -39,7 +48,7 @@ def curve(run: Path, kind: str, figure: str = "loss") -> list[float]:
     return [line[figure] for line in lines if line["kind"] == kind]
 
 
-@pytest.mark.parametrize(("scene", "rows"), [("plain", 8), ("one_row", 1), ("sharded", 8)])
+@pytest.mark.parametrize(("scene", "rows"), [("plain", 8), ("one_row", 1), ("sharded", 8), ("uneven", 3)])
 def test_two_ranks_are_one_process(scene: str, rows: int, two_ranks: Path, tmp_path: Path) -> None:
     train(TinyModel(), tiny_job(rows=rows), TRAINING, run_directory=tmp_path / "one")
     for kind in ("train", "validation"):
@@ -62,15 +71,45 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(scene: str, two_rank
     assert said.pop().startswith("143: training was stopped after step 5; ")
 
 
-def test_sharded_ranks_with_unequal_work_all_say_so(two_ranks: Path) -> None:
-    said = [(two_ranks / f"uneven-{rank}.txt").read_text() for rank in (0, 1)]
-    assert said == ["with shard=True all ranks need as many micro-batches: one has 1, another 2"] * 2
+def test_sharded_ranks_of_which_one_has_nothing_to_do_all_say_so(two_ranks: Path) -> None:
+    said = {(two_ranks / f"idle-{rank}.txt").read_text() for rank in (0, 1)}
+    assert len(said) == 1
+    assert "at step 1 one has none" in said.pop()
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_a_sharded_task_is_the_task_of_one_process(
+    task: str, two_ranks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sharded over two ranks, with a break in the middle: the same curve, and a model directory for one process."""
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(two_ranks / "cache"))
+    together, alone = two_ranks / f"sharded_{task}", tmp_path / "one"
+    run_recipe(task_recipe(task, two_ranks), out=alone)
+    for kind, points in {"train": 4, "validation": 2}.items():
+        assert len(curve(alone, kind)) == points
+        assert curve(together, kind) == pytest.approx(curve(alone, kind), abs=1e-5)
+    file = two_ranks / TASKS[task][0]
+    ours, theirs = (load(run / "last").evaluate(file) for run in (alone, together))
+    assert theirs["loss"] == pytest.approx(curve(together, "validation")[-1], abs=1e-5)
+    assert theirs == pytest.approx(ours, abs=1e-4)
+    expected, found = (read_tensors(run / "last" / "model.safetensors") for run in (alone, together))
+    assert expected.keys() == found.keys()
+    assert {name: tensor.shape for name, tensor in expected.items()} == {n: t.shape for n, t in found.items()}
 
 
 def test_rank_0_alone_writes(two_ranks: Path) -> None:
     assert (two_ranks / "leader.txt").read_text() == "False 2"
     steps = [json.loads(line)["step"] for line in (two_ranks / "plain" / "metrics.jsonl").read_text().splitlines()]
     assert sorted(steps) == sorted([*range(1, 13), 4, 8, 12])
+
+
+def test_a_parameter_that_cannot_be_cut_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    model = TinyModel()
+    model.register_parameter("gain", torch.nn.Parameter(torch.tensor(1.0)))
+    training = replace(TRAINING, shard=True)
+    with pytest.raises(ConfigError, match="'gain' is a single number"):
+        train(model, tiny_job(), training, run_directory=tmp_path / "run", world=World(rank=0, size=2))
+    assert not (tmp_path / "run").exists()
 
 
 def test_alone_nothing_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,160 +1,159 @@
 """Decoding without search, against a model small enough to be followed by hand and against uncached models."""
 
-from dataclasses import dataclass
+import itertools
+import math
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from clearhead.errors import DecodingError
-from clearhead.generate.greedy import greedy
-from clearhead.generate.sample import sample
+from clearhead.generate.beam import Found
+from clearhead.generate.decode import Decoded, Prompts
+from clearhead.generate.decoding import Decoding
+from clearhead.generate.write import search, write
+from tests.contracts.plain_decoding import plain_greedy
 from tests.unit.small import small_model, tokens
+from tests.unit.toy_step import EOS, Toy, ragged
 
-EOS = 0
-
-
-@dataclass(frozen=True)
-class Read:
-    """The state of a model that remembers everything."""
-
-    rows: tuple[tuple[int, ...], ...]
-
-    def select(self, row_B: Tensor) -> "Read":
-        return Read(tuple(self.rows[row] for row in row_B.tolist()))
-
-    def join(self, other: "Read") -> "Read":
-        return Read(self.rows + other.rows)
+GREEDY = Decoding()
 
 
-class Table:
-    """What follows depends on all that was read, through its sum; `asked` notes how many rows each step had."""
-
-    def __init__(self, words: int, seed: int) -> None:
-        self.logits_WV = torch.randn(97, words, generator=torch.Generator().manual_seed(seed))
-        self.asked: list[int] = []
-
-    def after(self, row: tuple[int, ...]) -> Tensor:
-        return self.logits_WV[sum((place + 3) * token for place, token in enumerate(row)) % 97]
-
-    def step(
-        self, token_BT: Tensor, state: Read, *, count_B: Tensor | None = None, last: bool = False
-    ) -> tuple[Tensor, Read]:
-        assert last
-        counts = [token_BT.shape[1]] * len(token_BT) if count_B is None else count_B.tolist()
-        self.asked.append(len(token_BT))
-        new = [row[:count] for row, count in zip(token_BT.tolist(), counts, strict=True)]
-        rows = tuple((*before, *row) for before, row in zip(state.rows, new, strict=True))
-        return torch.stack([self.after(row) for row in rows])[:, None], Read(rows)
+def answers(toy: Toy, prompts: Prompts, decoding: Decoding = GREEDY) -> list[Decoded]:
+    return [one.best[0] for one in search(toy, toy.start(len(prompts)), prompts, decoding)]
 
 
-def by_hand(table: Table, prompt: list[int], longest: int) -> tuple[list[int], list[float]]:
-    written: list[int] = []
-    scores: list[float] = []
-    while len(written) < longest:
-        score_V = table.after((*prompt, *written)).log_softmax(-1)
-        best = int(score_V.argmax())
-        scores.append(float(score_V[best]))
-        if best == EOS:
-            break
-        written.append(best)
-    return written, scores
+texts = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5)
 
 
-prompts = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=5)
-
-
-@given(prompts, st.integers(0, 50), st.integers(1, 12))
-def test_each_row_is_what_it_would_be_by_hand(rows: list[list[int]], seed: int, longest: int) -> None:
-    table = Table(5, seed)
-    width = max(map(len, rows))
-    token_BT = torch.tensor([[*row, *[EOS] * (width - len(row))] for row in rows])
-    count_B = torch.tensor([len(row) for row in rows])
-    found = greedy(table, Read(((),) * len(rows)), token_BT, eos=EOS, longest=longest, count_B=count_B)
-    for row, answer in zip(rows, found, strict=True):
-        written, scores = by_hand(table, row, longest)
-        assert answer.tokens == written
-        assert answer.scores == pytest.approx(scores)
-        assert answer.ended == (len(scores) > len(written))
-        assert answer.score == pytest.approx(sum(scores))
+@given(texts, st.integers(0, 50), st.data())
+def test_each_row_is_what_it_would_be_by_hand(rows: list[list[int]], seed: int, data: st.DataObject) -> None:
+    toy = Toy(5, seed)
+    longest = [data.draw(st.integers(1, 12)) for _ in rows]
+    for row, limit, found in zip(rows, longest, answers(toy, ragged(rows, longest)), strict=True):
+        written, scores = plain_greedy(toy.read, row, limit, EOS)
+        assert found.tokens == written
+        assert found.scores == pytest.approx(scores, abs=1e-5)
+        assert found.ended == (len(scores) > len(written))
+        assert found.score == pytest.approx(sum(scores))
 
 
 def test_rows_that_have_ended_are_not_computed_any_more() -> None:
-    table = Table(5, seed=3)
-    rows = [[token] for token in range(1, 5)]
-    found = greedy(table, Read(((),) * 4), torch.tensor(rows), eos=EOS, longest=9)
-    lengths = [len(answer.scores) for answer in found]
-    assert table.asked == [sum(length > step for length in lengths) for step in range(max(lengths))]
-    assert len(set(table.asked)) > 1
+    toy = Toy(5, seed=6)
+    lengths = [len(found.scores) for found in answers(toy, ragged([[token] for token in range(1, 5)], 9))]
+    rows = [rows for rows, _ in toy.asked]
+    assert rows == [sum(length > step for length in lengths) for step in range(max(lengths))]
+    assert len(set(rows)) > 1
+
+
+@pytest.mark.parametrize("longest", [1, 7, 40])
+def test_every_token_is_read_once(longest: int) -> None:
+    """n new tokens cost the prompt and n − 1 more tokens read: the last one need not be."""
+    toy = Toy(5, seed=0)
+    prompts = ragged([[1, 2, 3]], longest, eos=None)
+    answers(toy, prompts)
+    assert sum(rows * count for rows, count in toy.asked) == 3 + longest - 1
+    assert len(toy.asked) == longest
+
+
+def test_a_row_that_is_stopped_leaves() -> None:
+    toy = Toy(5, seed=2)
+    whole = answers(toy, ragged([[1], [2]], 6, eos=None))
+    toy.asked.clear()
+    for written in write(toy, toy.start(2), ragged([[1], [2]], 6, eos=None), GREEDY):
+        written[0].stopped = len(written[0].tokens) == 2
+    assert written[0].tokens == whole[0].tokens[:2]
+    assert written[1].tokens == whole[1].tokens
+    assert [rows for rows, _ in toy.asked] == [2, 2, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("mode", ["decoder_only", "encoder_decoder"])
-def test_models_write_with_their_cache_what_they_write_without(mode: str) -> None:
+def test_a_kept_prompt_is_gone_on_with(mode: str) -> None:
+    """What was read before may be read once and kept: the rest of the prompt alone is given, more than once."""
     model = small_model(mode)
-    source_BM, prompt_BT = tokens(3, 4, seed=1), tokens(3, 2, seed=2)
-    state = model.start(source_BM) if mode == "encoder_decoder" else model.start()
-    found = greedy(model, state, prompt_BT, eos=None, longest=6)
-    token_BL = prompt_BT
-    for _ in range(6):
-        logits_BLV = model(source_BM, token_BL) if mode == "encoder_decoder" else model(token_BL)
-        token_BL = torch.cat([token_BL, logits_BLV[:, -1:].argmax(-1)], dim=1)
-    assert [answer.tokens for answer in found] == token_BL[:, 2:].tolist()
+    source_BM, prompt_BT = tokens(3, 4, seed=1), tokens(3, 4, seed=2)
+    start = model.start(source_BM) if mode == "encoder_decoder" else model.start()
+    whole = search(model, start, Prompts(prompt_BT, [5] * 3, None), GREEDY)
+    with torch.inference_mode():
+        _, kept = model.step(prompt_BT[:, :3], start)
+    for _ in range(2):
+        found = search(model, kept, Prompts(prompt_BT[:, 3:], [5] * 3, None), GREEDY)
+        assert [one.best[0].tokens for one in found] == [one.best[0].tokens for one in whole]
 
 
-def test_a_batch_of_unequal_prompts_answers_as_each_alone() -> None:
-    model = small_model("decoder_only")
-    rows = [[3, 5, 7, 2], [4], [9, 1]]
-    token_BT = torch.tensor([[*row, *[0] * (4 - len(row))] for row in rows])
-    found = greedy(model, model.start(), token_BT, eos=6, longest=7, count_B=torch.tensor([4, 1, 2]))
-    for row, answer in zip(rows, found, strict=True):
-        (alone,) = greedy(model, model.start(), torch.tensor([row]), eos=6, longest=7)
-        assert answer.tokens == alone.tokens
-        assert answer.scores == pytest.approx(alone.scores, abs=1e-5)
+@given(st.integers(0, 50), st.sampled_from([{"no_repeat": 2}, {"repetition_penalty": 1.5}, {"forbidden": ((2,),)}]))
+def test_demands_are_met(seed: int, demand: dict[str, Any]) -> None:
+    """By hand: the best token whose filtered score is best, and its own log-probability as the score."""
+    toy = Toy(5, seed)
+    (found,) = answers(toy, ragged([[1, 2]], 6, eos=None), Decoding(**demand))
+    text = [1, 2]
+    for token, score in zip(found.tokens, found.scores, strict=True):
+        logits = toy.after(tuple(text))
+        by_hand = logits.clone()
+        for other in range(5):
+            spans = set(itertools.pairwise(text))
+            if ("no_repeat" in demand and (text[-1], other) in spans) or ("forbidden" in demand and other == 2):
+                by_hand[other] = -math.inf
+            if "repetition_penalty" in demand and other in text:
+                by_hand[other] = logits[other] * (1.5 if logits[other] < 0 else 1 / 1.5)
+        assert token == int(by_hand.argmax())
+        assert score == pytest.approx(float(logits.log_softmax(-1)[token]))
+        text.append(token)
+
+
+def draws(toy: Toy, decoding: Decoding, longest: int = 8) -> Found:
+    (found,) = search(toy, toy.start(1), ragged([[1]], longest), decoding)
+    return found
 
 
 def test_sampling_follows_its_seed() -> None:
-    model = small_model("decoder_only")
+    toy = Toy(9, seed=1)
+    one, again, other = (draws(toy, Decoding(temperature=1.0, seed=seed)).best[0].tokens for seed in (1, 1, 2))
+    assert one == again != other
 
-    def draw(seed: int) -> list[int]:
-        generator = torch.Generator().manual_seed(seed)
-        prompt_BT = torch.tensor([[3]])
-        return sample(
-            model, model.start(), prompt_BT, temperature=1.0, generator=generator, eos=None, longest=8
-        )[0].tokens  # fmt: skip
 
-    assert draw(1) == draw(1) != draw(2)
+def test_samples_of_one_prompt_differ_and_do_not_depend_on_company() -> None:
+    toy, decoding = Toy(9, seed=1), Decoding(temperature=1.0, best=4, seed=3)
+    alone = [[one.tokens for one in search(toy, toy.start(1), ragged([[n]], 8), decoding)[0].best] for n in (1, 2)]
+    together = search(toy, toy.start(2), ragged([[1], [2]], 8), decoding)
+    assert [[one.tokens for one in found.best] for found in together] == alone
+    assert len({tuple(text) for text in alone[0]}) == 4
 
 
 def test_sampling_at_low_temperature_is_greedy() -> None:
-    table = Table(5, seed=1)
-    found = sample(
-        table, Read(((),)), torch.tensor([[1]]), temperature=1e-4, generator=torch.Generator(), eos=EOS, longest=9
-    )  # fmt: skip
-    written, scores = by_hand(table, [1], 9)
-    assert found[0].tokens == written
-    assert found[0].scores == pytest.approx(scores)
+    toy = Toy(5, seed=1)
+    written, scores = plain_greedy(toy.read, [1], 8, EOS)
+    found = draws(toy, Decoding(temperature=1e-4)).best[0]
+    assert found.tokens == written
+    assert found.scores == pytest.approx(scores, abs=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_sampling_draws_by_the_softmax(temperature: float) -> None:
-    table = Table(5, seed=1)
-    rows = 4_000
-    found = sample(
-        table, Read(((),) * rows), torch.ones(rows, 1, dtype=torch.int64), temperature=temperature,
-        generator=torch.Generator().manual_seed(0), eos=None, longest=1,
-    )  # fmt: skip
-    counted = torch.bincount(torch.tensor([answer.tokens[0] for answer in found]), minlength=5) / rows
-    expected = (table.after((1,)) / temperature).softmax(-1)
-    assert torch.allclose(counted, expected, atol=4 * (0.25 / rows) ** 0.5)
+    toy, count = Toy(5, seed=1), 3000
+    found = draws(toy, Decoding(temperature=temperature, best=count), longest=1)
+    first = torch.tensor([[*one.tokens, EOS][0] for one in found.best])
+    expected = (toy.after((1,)) / temperature).softmax(-1)
+    assert torch.allclose(first.bincount(minlength=5) / count, expected, atol=4 * (0.25 / count) ** 0.5)
 
 
-def test_what_cannot_be_asked_for_is_refused() -> None:
-    table = Table(5, seed=0)
-    with pytest.raises(DecodingError, match="longest=0"):
-        greedy(table, Read(((),)), torch.tensor([[1]]), eos=None, longest=0)
-    with pytest.raises(DecodingError, match=r"temperature=0\.0"):
-        sample(
-            table, Read(((),)), torch.tensor([[1]]), temperature=0.0, generator=torch.Generator(), eos=None, longest=1
-        )  # fmt: skip
+@pytest.mark.parametrize(
+    ("prompts", "message"),
+    [
+        (lambda: ragged([[1], [2]], [3, 0]), "longest=0"),
+        (lambda: ragged([[1], []], 3), "empty prompt"),
+        (lambda: Prompts(torch.empty(1, 0, dtype=torch.long), [3], EOS), "empty prompt"),
+    ],
+)
+def test_prompts_that_cannot_be(prompts: Any, message: str) -> None:
+    with pytest.raises(DecodingError, match=message):
+        prompts()
+
+
+@pytest.mark.parametrize("way", [{}, {"temperature": 1.0}])
+def test_nothing_that_may_come(way: dict[str, Any]) -> None:
+    everything = tuple((token,) for token in range(5))
+    with pytest.raises(DecodingError, match="nothing that is allowed"):
+        answers(Toy(5, seed=0), ragged([[1]], 3), Decoding(forbidden=everything, **way))

@@ -1,5 +1,6 @@
 """Masked models: which words are hidden, that they alone are told, and what is learned from it."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,12 @@ def test_it_fills_in_what_fits(run: Path) -> None:
         model.fill("cats see the sun")
     with pytest.raises(DecodingError, match="this model reads at most 32"):
         model.fill("<mask> " + "cats " * 40)
+
+
+def test_a_text_of_unknown_words_alone_has_no_figures(run: Path) -> None:
+    figures = MaskedModel.from_pretrained(run).evaluate(["qqq qqq", "zzz"])
+    assert figures["tokens"] == 3
+    assert all(math.isnan(float(figures[name])) for name in ("loss", "perplexity", "accuracy"))
 
 
 def test_a_classifier_starts_from_what_was_learned(run: Path) -> None:

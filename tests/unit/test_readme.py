@@ -27,7 +27,7 @@ def test_every_command_runs(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     commands = [command[1:] for command in COMMANDS if command[0] == "clearhead"]
-    assert [command[0] for command in commands] == ["train", "translate", "info"]
+    assert [command[0] for command in commands] == ["train", "translate", "info", "translate", "translate", "score"]
     for command in commands:
         smaller = [word for setting in SMALL for word in ("--set", setting)] if command[0] == "train" else []
         with pytest.raises(SystemExit) as leaving:

@@ -64,9 +64,9 @@ def test_a_batch_answers_as_each_sentence_alone(translator: Translator) -> None:
     texts = [source for source, _ in VALID[:12]] + ["", "  ", "a a a a a a a a a a a"]
     together = translator.translate(texts)
     assert together == [translator.translate(text) for text in texts]
-    assert together[12:14] == ["", ""]
-    for written, text in zip(translator.decode(texts), texts, strict=True):
-        assert len(written.tokens) <= 2 * len(translator.tokenizer.encode(text)) + 20
+    assert together[12:14] == ["", "  "]
+    for (answer,), text in zip(translator.answers(texts), texts, strict=True):
+        assert len(answer.tokens) <= 2 * len(translator.tokenizer.encode(text)) + 20
 
 
 def test_the_loss_is_that_of_the_references_one_by_one(translator: Translator) -> None:
@@ -297,9 +297,9 @@ def test_every_task_that_a_recipe_may_name_is_there() -> None:
 def test_how_long_a_translation_may_become_is_kept_with_the_model(translator: Translator) -> None:
     settings = replace(translator.parts.settings, generation={"longest_ratio": 0, "longest_extra": 1})
     brief = Translator(replace(translator.parts, settings=settings))
-    (written,) = brief.decode(["a b c"])
-    assert len(written.tokens) == len(written.scores) == 1
-    assert not written.ended
+    ((answer,),) = brief.answers(["a b c"])
+    assert len(answer.tokens) == len(answer.scores) == 1
+    assert answer.tokens != ("<eos>",)
 
 
 def test_what_is_given_for_validation_is_watched(tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from clearhead.cli.text import JsonOption, ModelOption, TextArguments, batches, say_json
+from clearhead.cli.text import (
+    JsonOption,
+    ModelOption,
+    PrecisionOption,
+    TextArguments,
+    ThreadsOption,
+    batches,
+    say_json,
+)
 from clearhead.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -17,7 +25,13 @@ __all__ = ["classify"]
 Answer = tuple[str, dict[str, Any]]  # for the eye, and for programs
 
 
-def classify(model: ModelOption, text: TextArguments = None, as_json: JsonOption = False) -> None:
+def classify(
+    model: ModelOption,
+    text: TextArguments = None,
+    precision: PrecisionOption = "float32",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Say of which class texts are, or lines of stdin.
 
     Each answer is the likeliest class and its probability; JSON has all of them. A model that labels words (named
@@ -25,7 +39,7 @@ def classify(model: ModelOption, text: TextArguments = None, as_json: JsonOption
     """
     from clearhead.tasks.registry import load
 
-    classifier = load(model)
+    classifier = load(model, precision=precision, threads=threads)
     if classifier.TASK not in ANSWERS:
         raise CheckpointError(f"{model} holds a model for {classifier.TASK}, not for {' or '.join(ANSWERS)}")
     for texts in batches(text):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.text import JsonOption, ModelOption, say_figures, say_json
-from clearhead.errors import ConfigError
+from clearhead.cli.decoding import BeamOption, MoreOptions, options_of
+from clearhead.cli.text import JsonOption, ModelOption, PrecisionOption, ThreadsOption, say_figures, say_json
+from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from clearhead.tasks.recipe import Data
@@ -21,27 +22,41 @@ def evaluate(
         typer.Argument(metavar="FILE", help="Of the form that the task learns from; pairs may be two files."),
     ],
     model: ModelOption,
+    encoding: Annotated[str, typer.Option(metavar="NAME", help="Of the file, such as latin-1.")] = "utf-8",
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.encoding=latin-1; can be repeated."
+            "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.columns=[1, 0]; can be repeated."
         ),
     ] = None,
+    beam: BeamOption = None,
+    option: MoreOptions = None,
+    precision: PrecisionOption = "float32",
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how good a model is on a file.
 
-    The task decides by what: BLEU and chrF with their signatures, loss and perplexity, accuracy and F1.
+    The task decides by what: BLEU and chrF with their signatures, loss and perplexity, accuracy and F1. Options of
+    decoding are for translators.
     """
     from clearhead.tasks.registry import load
 
-    task = load(model)
-    figures = task.evaluate(_read(task.TASK, file, _how(set_ or ())))
+    options = options_of(option) | ({} if beam is None else {"beams": beam})
+    task = load(model, precision=precision, threads=threads)
+    if options and task.TASK != "translation":
+        raise ConfigError(f"a model for {task.TASK} is measured without decoding: leave {next(iter(options))} out")
+    try:
+        figures = task.evaluate(_read(task.TASK, file, _how(encoding, set_ or ())), **options)
+    except DataError as error:
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise DataError(str(error).replace(" encoding=", " --encoding=")) from error
+        raise
     (say_json if as_json else say_figures)(figures)
 
 
-def _how(sets: Sequence[str]) -> "Data":
-    """The data section of a recipe that has these keys."""
+def _how(encoding: str, sets: Sequence[str]) -> "Data":
+    """The data section of a recipe that has this encoding and these keys."""
     import yaml
     from pydantic import ValidationError
 
@@ -50,13 +65,11 @@ def _how(sets: Sequence[str]) -> "Data":
 
     try:
         pairs = [text.removeprefix("data.").split("=", 1) for text in sets]
-        return Data.model_validate({key: yaml.safe_load(value) for key, value in pairs})
+        return Data.model_validate({"encoding": encoding} | {key: yaml.safe_load(value) for key, value in pairs})
     except (ValueError, yaml.YAMLError) as error:
         if isinstance(error, ValidationError):
             raise ConfigError(complaint(error, place="data", known={"": Data.model_fields})) from error
-        raise ConfigError(
-            f"how to read a file is written like data.encoding=latin-1, not {' '.join(sets)!r}"
-        ) from error
+        raise ConfigError(f"how to read a file is written like data.columns=[1, 0], not {' '.join(sets)!r}") from error
 
 
 def _read(task: str, files: Sequence[Path], how: "Data") -> Any:

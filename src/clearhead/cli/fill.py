@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.text import JsonOption, ModelOption, TextArguments, batches, say_json, say_line
+from clearhead.cli.text import (
+    JsonOption,
+    ModelOption,
+    PrecisionOption,
+    TextArguments,
+    ThreadsOption,
+    batches,
+    say_json,
+    say_line,
+)
 
 __all__ = ["fill"]
 
@@ -13,6 +22,8 @@ def fill(
     model: ModelOption,
     text: TextArguments = None,
     top: Annotated[int, typer.Option(min=1, help="So many guesses for each hidden word, in JSON.")] = 5,
+    precision: PrecisionOption = "float32",
+    threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fill in the words that texts, or lines of stdin, hide.
@@ -21,7 +32,7 @@ def fill(
     """
     from clearhead.tasks.masked_model import MaskedModel
 
-    filler = MaskedModel.from_pretrained(model)
+    filler = MaskedModel.from_pretrained(model, precision=precision, threads=threads)
     top = min(top, filler.tokenizer.vocabulary_size)
     for texts in batches(text):
         for asked in texts:

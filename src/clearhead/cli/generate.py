@@ -1,38 +1,104 @@
 """`clearhead generate`: go on with a text."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.text import JsonOption, ModelOption, TextArguments, batches, say_json
+from clearhead.cli.decoding import BeamOption, BestOption, MoreOptions, answer_values, beams_for, options_of
+from clearhead.cli.text import (
+    JsonOption,
+    ModelOption,
+    PrecisionOption,
+    TextArguments,
+    ThreadsOption,
+    batches,
+    say_json,
+)
+
+if TYPE_CHECKING:
+    from clearhead.tasks.language_model import LanguageModel
 
 __all__ = ["generate"]
+
+
+Longest = Annotated[
+    int | None, typer.Option(min=1, metavar="TOKENS", help="Stop after so many tokens. [default: the model's]")
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(min=0, help="0 takes the likeliest token, 1 draws as the model says. [default: the model's]"),
+]
+TopK = Annotated[int | None, typer.Option(min=0, help="Draw from the K likeliest tokens.")]
+TopP = Annotated[float | None, typer.Option(min=0, max=1, help="Draw from the likeliest tokens that make up P.")]
+MinP = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Draw from tokens at least P times as likely as the best.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of what is drawn.")]
+Stop = Annotated[list[str] | None, typer.Option(metavar="TEXT", help="End before this text; can be repeated.")]
+NoRepeat = Annotated[int | None, typer.Option(min=0, metavar="N", help="Repeat no phrase of N tokens.")]
+Penalty = Annotated[float | None, typer.Option(help="Above 1 makes tokens that have occurred less likely.")]
 
 
 def generate(
     model: ModelOption,
     text: TextArguments = None,
-    longest: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="Stop after so many tokens. [default: the model's]")
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        typer.Option(min=0, help="0 takes the likeliest token, 1 draws as the model says. [default: the model's]"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    longest: Longest = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    seed: Seed = 0,
+    beam: BeamOption = None,
+    n_best: BestOption = None,
+    stop: Stop = None,
+    no_repeat: NoRepeat = None,
+    repetition_penalty: Penalty = None,
+    precision: PrecisionOption = "float32",
+    threads: ThreadsOption = None,
+    option: MoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with texts, or with each line of stdin.
 
-    "" starts from nothing. A text longer than the model's context goes on from its second half.
+    A single text appears as it is written. "" starts from nothing. A text longer than the model's context goes on
+    from its second half, except in beam search, which refuses it. Characters that the model has never seen are read
+    as <unk>, or in bytes where its tokenizer has them.
     """
     from clearhead.tasks.language_model import LanguageModel
 
-    writer = LanguageModel.from_pretrained(model)
+    options: dict[str, Any] = {
+        "longest": longest,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
+        "beams": beams_for(beam, n_best, drawn=bool(temperature)),
+        "best": n_best,
+        "stop": stop,
+        "no_repeat": no_repeat,
+        "repetition_penalty": repetition_penalty,
+        **options_of(option),
+    }
+    writer = LanguageModel.from_pretrained(model, precision=precision, threads=threads)
+    if text and len(text) == 1 and not as_json and n_best is None:
+        _say_as_it_is_written(writer, text[0], options)
+        return
     for prompts in batches(text):
-        answers = writer.generate(prompts, longest=longest, temperature=temperature, seed=seed)
-        for prompt, continuation in zip(prompts, answers, strict=True):
+        for prompt, answers in zip(prompts, writer.answers(prompts, **options), strict=True):
             if as_json:
-                say_json({"prompt": prompt, "continuation": continuation})
+                others = {"answers": [answer_values(one, "continuation") for one in answers]} if n_best else {}
+                say_json({"prompt": prompt, **answer_values(answers[0], "continuation"), **others})
             else:
-                typer.echo(prompt + continuation)
+                for answer in answers:
+                    score = f"{answer.score:.4f}\t" if n_best is not None else ""
+                    typer.echo(f"{score}{prompt}{answer.text}")
+
+
+def _say_as_it_is_written(writer: "LanguageModel", prompt: str, options: dict[str, Any]) -> None:
+    pieces = writer.stream(prompt, **options)
+    first = next(pieces, "")  # what cannot be met is refused before anything is said
+    typer.echo(prompt + first, nl=False)
+    for piece in pieces:
+        typer.echo(piece, nl=False)
+    typer.echo()

@@ -34,12 +34,16 @@ def info(
         "parameters": table.total,
     }
     settings = asdict(parts.settings.config)
+    generation = dict(parts.settings.generation)
     if as_json:
-        say_json({**about, "config": settings, "parts": dict(table.rows)})
+        say_json({**about, "config": settings, "generation": generation, "parts": dict(table.rows)})
         return
     say_figures({name: _shown(value) for name, value in about.items() if value not in ([], "")})
     typer.echo(f"\n{table}\n")
     say_figures({name: _shown(value) for name, value in settings.items()})
+    if generation:
+        typer.echo("\nwhen it writes")
+        say_figures({name: _shown(value) for name, value in generation.items()})
 
 
 def _shown(value: object) -> str:

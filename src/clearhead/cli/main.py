@@ -26,6 +26,7 @@ VERBS: dict[str, str] = {
     "evaluate": "Measure how good a model is on a file.",
     "translate": "Translate texts, or stdin line by line.",
     "generate": "Go on with texts, or with each line of stdin.",
+    "score": "Say how likely texts are, or lines of stdin.",
     "classify": "Say of which class texts are, or lines of stdin.",
     "fill": "Fill in the words that texts, or lines of stdin, hide.",
     "average": "Average the weights of several checkpoints.",

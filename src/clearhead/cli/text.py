@@ -3,16 +3,29 @@
 import io
 import json
 import math
+import os
+import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from clearhead.errors import DataError
 
-__all__ = ["JsonOption", "ModelOption", "TextArguments", "batches", "say_figures", "say_json", "say_line"]
+__all__ = [
+    "JsonOption",
+    "ModelOption",
+    "PrecisionOption",
+    "TextArguments",
+    "ThreadsOption",
+    "batches",
+    "say_figures",
+    "say_json",
+    "say_line",
+]
 
 TextArguments = Annotated[
     list[str] | None, typer.Argument(metavar="TEXT", help="Texts; where there is none, each line of stdin is one.")
@@ -21,6 +34,10 @@ ModelOption = Annotated[
     Path, typer.Option("--model", "-m", metavar="DIR", help="Model directory, or a run's: its best checkpoint.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, one object per line.")]
+PrecisionOption = Annotated[
+    Literal["float32", "int8"], typer.Option(help="int8: weights in 8 bits, faster and a little less exact.")
+]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="So many threads. [default: PyTorch's]")]
 
 LONGEST_LINE = 100_000
 BLOCK = 1 << 16
@@ -37,9 +54,11 @@ def batches(texts: Sequence[str] | None) -> Iterator[list[str]]:
     if sys.stdin.isatty():
         typer.echo("One text per line; Ctrl-D ends.", err=True)
     number = 1
-    for lines in _whole_lines():
-        yield [_text(line, number + offset) for offset, line in enumerate(lines)]
-        number += len(lines)
+    with _progress() as advance:
+        for lines in _whole_lines():
+            yield [_text(line, number + offset) for offset, line in enumerate(lines)]
+            number += len(lines)
+            advance(sum(len(line) + 1 for line in lines))
 
 
 def say_line(text: str) -> None:
@@ -58,6 +77,30 @@ def say_figures(figures: Mapping[str, float | str]) -> None:
     widest = max(map(len, figures), default=0)
     for name, value in figures.items():
         typer.echo(f"{name:<{widest}}  {value if isinstance(value, str) else format(value, '.6g')}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], object]]:
+    """What is to be told of bytes that are done: a bar on stderr while a file is answered into a file, or nothing."""
+    if not sys.stderr.isatty() or sys.stdout.isatty() or not (size := _size_of_stdin()):
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=size)
+        yield lambda done: bar.advance(task, done)
+
+
+def _size_of_stdin() -> int:
+    """The bytes of the file that stdin is; 0 where it is none."""
+    try:
+        about = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError):
+        return 0
+    return about.st_size if stat.S_ISREG(about.st_mode) else 0
 
 
 def _whole_lines() -> Iterator[list[bytes]]:

@@ -39,9 +39,11 @@ def train(
 
     folder = Path("runs") / recipe.stem if out is None else out
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun numbers its processes
+    wanted = load_recipe(recipe, set_ or ())
+    shown = leads and sys.stderr.isatty() and wanted.train.resolved()["progress"] in ("auto", "bar")
     try:
-        with _reading(shown=leads and sys.stderr.isatty()) as progress:
-            outcome = run_recipe(load_recipe(recipe, set_ or ()), out=folder, resume=resume, progress=progress)
+        with _reading(shown=shown) as progress:
+            outcome = run_recipe(wanted, out=folder, resume=resume, progress=progress)
     except InterruptionError as interruption:
         typer.echo(f"clearhead: {interruption}", err=True)
         raise typer.Exit(interruption.exit_code) from interruption

@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, DataError
 
 __all__ = ["Line", "Record", "Stretch", "Tally", "TextSource", "existing", "lines", "records", "suffix_of", "text_of"]
 
-LONGEST_LINE = 1_000_000
+LONGEST_LINE = 999_999
 STRETCH = 1 << 14  # characters: large enough to be worth a call, small enough to share among cores
 WORD_START = re.compile(r" ?\S")
 SUFFIXES = frozenset({".txt", ".text", ".md", ".rst", ".jsonl", ""})

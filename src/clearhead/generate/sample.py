@@ -1,32 +1,30 @@
-"""Sampling: each token drawn from softmax(logits / temperature)."""
+"""Sampling: each token drawn from what is left of the distribution when the unlikely ones are cut off."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from clearhead.errors import DecodingError
-from clearhead.generate.decode import Decoded, decode
-from clearhead.generate.step import DecodingState, Step
+from clearhead.generate.decode import Choose
+from clearhead.generate.decoding import Decoding
+from clearhead.generate.filters import draw, narrowing
 
-__all__ = ["sample"]
+__all__ = ["drawing"]
 
 
-def sample(
-    model: Step,
-    state: DecodingState,
-    token_BT: Tensor,
-    *,
-    temperature: float,
-    generator: torch.Generator,
-    eos: int | None,
-    longest: int,
-    count_B: Tensor | None = None,
-) -> list[Decoded]:
-    """At most `longest` tokens after each prompt; the scores are those of the model at temperature 1."""
-    if not temperature > 0:
-        raise DecodingError(f"a temperature lies above 0 (greedy decoding is its limit): {temperature=}")
+def drawing(decoding: Decoding, rows: int) -> Choose:
+    """Draw as `decoding` says, each row by a source of chance of its own, so that it is drawn alike in any company.
 
-    def draw(score_BV: Tensor) -> Tensor:
-        probability_BV = (score_BV / temperature).softmax(-1).to(generator.device)
-        return torch.multinomial(probability_BV, 1, generator=generator)[:, 0].to(score_BV.device)
+    Of every `decoding.best` rows, which go on with the same prompt, each starts from another seed.
+    """
+    cuts = narrowing(decoding)
+    seeds = (decoding.seed * decoding.best + row % decoding.best for row in range(rows))
+    chances = [torch.Generator().manual_seed(seed) for seed in seeds]
 
-    return decode(model, state, token_BT, choose=draw, eos=eos, longest=longest, count_B=count_B)
+    def choose(score_BV: Tensor, rows: Sequence[int]) -> Tensor:
+        for cut in cuts:
+            score_BV = cut(score_BV)
+        uniform = [torch.rand((), generator=chances[row], dtype=torch.float64) for row in rows]
+        return draw(score_BV, torch.stack(uniform).to(score_BV.device))
+
+    return choose

@@ -16,12 +16,22 @@ class DecodingState(Protocol):
     def join(self, other: Self) -> Self:
         """The rows of both, one batch after the other."""
 
+    def branch(self, parent_BT: Tensor) -> Self:
+        """T branches of each row that share what it has read, where the model's `branches` says that it can."""
+
+    def rewind(self, length_B: Tensor) -> Self:
+        """What was read up to these lengths; the state itself is used no more."""
+
 
 class Step(Protocol):
     """A model that reads tokens and says what may come next.
 
     The state is Any here because each model knows only its own; `decode` hands back what it was given.
     """
+
+    @property
+    def branches(self) -> bool:
+        """Whether `State.branch` may be used."""
 
     def step(
         self, token_BT: Tensor, state: Any, *, count_B: Tensor | None = None, last: bool = False

@@ -1,6 +1,6 @@
 """The decoder alone: a language model, in the form of GPT-2 [radford2019] and in today's [touvron2023]."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -129,24 +129,28 @@ class DecoderOnly(nn.Module):
         """The last vectors; with `pack` real positions alone, end to end, as `Rows` lays them out."""
         rows = Rows.of(count_B, token_BL.shape[1], batch=len(token_BL), pack=pack)
         x_BLD = self.embed(rows.pack(token_BL), rows.positions(token_BL.device))
-        hidden_BLD, _ = self.decoder(x_BLD, mask=self._mask(rows))
+        hidden_BLD, _ = self.decoder(x_BLD, mask=Mask(causal=True, window=self.config.window, queries=rows))
         return hidden_BLD, rows
 
     def start(self, *, room: int = 0) -> State:
         """The state before the first token; `room` reserves that many positions."""
         return State(self.decoder.start(room))
 
+    @property
+    def branches(self) -> bool:
+        """Whether the hypotheses of a beam can share one cache (`State.branch`)."""
+        return self.decoder.branches and self.config.window is None
+
     def step(
         self, token_BT: Tensor, state: State, *, count_B: Tensor | None = None, last: bool = False
     ) -> tuple[Tensor, State]:
         """Read T more tokens: logits after each of them (with `last`, after the last one alone), and the new state."""
         rows = Rows.of(count_B, token_BT.shape[1], batch=len(token_BT))
-        x_BTD = self.embed(token_BT, state.positions(token_BT.shape[1], token_BT.device))
-        x_BTD, state = self.decoder(x_BTD, mask=self._mask(rows), state=state)
+        position_BT = state.positions(token_BT.shape[1], token_BT.device)
+        mask = replace(state.mask(position_BT), window=self.config.window, queries=rows)
+        x_BTD = self.embed(token_BT, position_BT)
+        x_BTD, state = self.decoder(x_BTD, mask=mask, state=state)
         return self.output(rows.last(x_BTD) if last else x_BTD), state
-
-    def _mask(self, rows: Rows) -> Mask:
-        return Mask(causal=True, window=self.config.window, queries=rows)
 
     def parameters_table(self, depth: int = 3) -> ParameterTable:
         """What holds how many parameters."""

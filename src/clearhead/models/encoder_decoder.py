@@ -192,16 +192,22 @@ class EncoderDecoder(nn.Module):
         context_BMD, rows = self.encode(source_BM, source_count_B)
         return State(self.decoder.start(room), self.decoder.remember(context_BMD, Mask(keys=rows)))
 
+    @property
+    def branches(self) -> bool:
+        """Whether the hypotheses of a beam can share one cache (`State.branch`)."""
+        return self.decoder.branches
+
     def step(
         self, token_BT: Tensor, state: State, *, count_B: Tensor | None = None, last: bool = False
     ) -> tuple[Tensor, State]:
         """Read T more target tokens: logits after each (with `last`, after the last one alone), and the new state."""
         rows = Rows.of(count_B, token_BT.shape[1], batch=len(token_BT))
         source = Rows.of(state.cross[0].length_B, state.cross[0].length)
-        x_BTD = self.target_embed(token_BT, state.positions(token_BT.shape[1], token_BT.device))
-        x_BTD, state = self.decoder(
-            x_BTD, mask=causal() & Mask(queries=rows), context_mask=Mask(keys=source), state=state
-        )
+        position_BT = state.positions(token_BT.shape[1], token_BT.device)
+        mask = replace(state.mask(position_BT), queries=rows)
+        context_mask = Mask(keys=source, position_BL=position_BT)
+        x_BTD = self.target_embed(token_BT, position_BT)
+        x_BTD, state = self.decoder(x_BTD, mask=mask, context_mask=context_mask, state=state)
         return self.output(rows.last(x_BTD) if last else x_BTD), state
 
     def parameters_table(self, depth: int = 3) -> ParameterTable:

@@ -128,7 +128,7 @@ class MultiHeadAttention(nn.Module):
         """
         if isinstance(self.project, CrossProjection):
             q_BHLK, k_BGMK, v_BGMK = self._ask_context(x_BLD, context_BMD, mask, cache)
-            position_BL, aligned = torch.arange(q_BHLK.shape[2], device=x_BLD.device)[None], True
+            position_BL, aligned = self._where(x_BLD, mask, None)
         elif context_BMD is not None:
             raise ShapeError("self-attention reads no context: build it with `.across()`")
         else:
@@ -171,10 +171,13 @@ class MultiHeadAttention(nn.Module):
 
     def _where(self, x_BLD: Tensor, mask: Mask, cache: LayerCache | None) -> tuple[Tensor, bool]:
         """Where the new positions stand, and whether the last of them is the last key in every row."""
+        aligned = cache is None or cache.length_B is None
+        if mask.position_BL is not None:
+            return mask.position_BL, aligned
         new = x_BLD.shape[1] if mask.queries is None else mask.queries.longest
         if cache is None:
-            return torch.arange(new, device=x_BLD.device)[None], True
-        return cache.positions(new, x_BLD.device), cache.length_B is None
+            return torch.arange(new, device=x_BLD.device)[None], aligned
+        return cache.positions(new, x_BLD.device), aligned
 
     def _ask_self(
         self, x_BLD: Tensor, mask: Mask, cache: LayerCache | None, position_BL: Tensor
@@ -211,8 +214,9 @@ class MultiHeadAttention(nn.Module):
         """Cut what was projected together into (B, heads, L, K) pieces, with padding put back where it was left out."""
         if rows is not None:
             projected_BLW = rows.unpack(projected_BLW)
-        projected_BHLK = projected_BLW.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
-        return projected_BHLK.split(heads, dim=1)
+        B, L, _ = projected_BLW.shape
+        projected_BHLK = projected_BLW.view(B, L, sum(heads), self.head_width).transpose(1, 2)
+        return projected_BHLK.split_with_sizes(heads, 1) if len(heads) > 1 else (projected_BHLK,)
 
     def _read(
         self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Mask, position_BL: Tensor, aligned: bool

@@ -45,7 +45,8 @@ class FeedForward(nn.Module):
             hidden_BLF = self.activation.bend(bent) * linear
         else:
             hidden_BLF = self.activation.bend(wide)
-        return self.narrow(self.dropout(self.see_hidden(hidden_BLF)))
+        hidden_BLF = self.see_hidden(hidden_BLF)
+        return self.narrow(self.dropout(hidden_BLF) if self.training else hidden_BLF)
 
     def flops(self, positions: int) -> int:
         """Two operations for each weight and position."""

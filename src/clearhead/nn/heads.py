@@ -23,6 +23,7 @@ class Unembedding(nn.Module):
         super().__init__()
         self.linear = nn.Linear(width, vocabulary, bias=bias)
         self.scale = scale
+        self.packed: Callable[[Tensor], Tensor] | None = None  # what `nn/layout.py` makes of E for decoding
         self.see_logits = Tap()
 
     def tie(self, embedding: nn.Embedding) -> "Unembedding":
@@ -31,7 +32,10 @@ class Unembedding(nn.Module):
         return self
 
     def forward(self, x_BLD: Tensor) -> Tensor:
-        return self.see_logits(self.linear(x_BLD if self.scale == 1.0 else x_BLD * self.scale))
+        x_BLD = x_BLD if self.scale == 1.0 else x_BLD * self.scale
+        if self.packed is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self.see_logits(self.linear(x_BLD))
+        return self.see_logits(self.packed(x_BLD))
 
     def loss(self, x_ND: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Tensor:
         """The summed cross-entropy of the targets, without ever holding all logits; targets of −100 do not count."""

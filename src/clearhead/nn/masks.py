@@ -27,6 +27,7 @@ class Mask:
     keys      which keys are real (the others are padding)
     queries   which queries are real; only the layout matters, padding may look wherever it likes
     allowed   any further boolean tensor that broadcasts to (B, H, L, M), such as the adjacency matrix of a graph
+    position_BL  where the queries stand, if not one after the other behind what the cache holds (branches of a tree)
     """
 
     causal: bool = False
@@ -35,6 +36,7 @@ class Mask:
     keys: Rows | None = None
     queries: Rows | None = None
     allowed: Tensor | None = None
+    position_BL: Tensor | None = None
 
     def __and__(self, other: "Mask") -> "Mask":
         """Both must agree that somebody may look."""
@@ -53,6 +55,7 @@ class Mask:
             keys=self.keys if self.keys is not None else other.keys,
             queries=self.queries if self.queries is not None else other.queries,
             allowed=reduce(torch.logical_and, allowed) if allowed else None,
+            position_BL=self.position_BL if self.position_BL is not None else other.position_BL,
         )
 
     def resolve(self, position_BL: Tensor, keys: int, aligned: bool) -> tuple[bool, Tensor | None]:
@@ -61,18 +64,17 @@ class Mask:
         `aligned` says that the last query stands at the last key in every row, which is what the flag means.
         """
         flag = self.causal and aligned and self.prefix_B is None
-        if flag == self.causal and self.window is None and self.keys is None and self.allowed is None:
-            return flag, None
         parts = []
-        position_M = torch.arange(keys, device=position_BL.device)
-        distance_BLM = position_BL[:, :, None] - position_M
-        if self.causal and not flag:
-            past_BLM = distance_BLM >= 0
-            if self.prefix_B is not None:
-                past_BLM = past_BLM | (position_M < self.prefix_B[:, None, None])
-            parts.append(past_BLM[:, None])
-        if self.window is not None:
-            parts.append((distance_BLM.abs() < self.window)[:, None])
+        if self.window is not None or (self.causal and not flag):
+            position_M = torch.arange(keys, device=position_BL.device)
+            distance_BLM = position_BL[:, :, None] - position_M
+            if self.causal and not flag:
+                past_BLM = distance_BLM >= 0
+                if self.prefix_B is not None:
+                    past_BLM = past_BLM | (position_M < self.prefix_B[:, None, None])
+                parts.append(past_BLM[:, None])
+            if self.window is not None:
+                parts.append((distance_BLM.abs() < self.window)[:, None])
         if self.keys is not None and not self.keys.full:
             parts.append(self.keys.allowed_BM[:, None, None, :])
         if self.allowed is not None:

@@ -9,6 +9,7 @@ from clearhead.errors import ShapeError
 from clearhead.nn.block import Block
 from clearhead.nn.cache import LayerCache, State
 from clearhead.nn.masks import EVERYTHING, Mask
+from clearhead.tap import Tap
 
 __all__ = ["COMBINATIONS", "DenseCombination", "Latest", "Stack"]
 
@@ -66,6 +67,7 @@ class Stack(nn.Module):
             self.add_module(str(i), block)
         self.norm = nn.Identity() if norm is None else norm
         self.combine = Latest() if combine is None else combine
+        self.see_output = Tap()
         self.rounds = [str(i) for _ in range(times) for i in range(len(blocks))]
 
     def __len__(self) -> int:
@@ -74,7 +76,12 @@ class Stack(nn.Module):
     @property
     def layers(self) -> list[Block]:
         """The blocks in the order in which they run; shared ones occur more than once."""
-        return [self.get_submodule(name) for name in self.rounds]  # type: ignore[misc]
+        return [self._modules[name] for name in self.rounds]  # type: ignore[misc]
+
+    @property
+    def branches(self) -> bool:
+        """Whether a slot of the cache need not be a position: no layer's score depends on where a key stands."""
+        return all(block.attention.positions.bias is None for block in self.layers)
 
     def forward(
         self,
@@ -99,8 +106,8 @@ class Stack(nn.Module):
             )
             seen.append(x_BLD)
             own.append(cache)
-        x_BLD = self.norm(self.combine(seen))
-        return x_BLD, None if state is None else State(tuple(own), state.cross)
+        x_BLD = self.see_output(self.norm(self.combine(seen)))
+        return x_BLD, None if state is None else state.after(tuple(own), x_BLD.shape[1])
 
     def start(self, room: int) -> tuple[LayerCache, ...]:
         """An empty cache for every layer, with that much room reserved at the first step."""

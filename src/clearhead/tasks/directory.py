@@ -22,6 +22,7 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError
 from clearhead.models.presets import ARCHITECTURES, build
 from clearhead.tasks.checked import as_dataclass
+from clearhead.tasks.precision import check_savable, for_use
 from clearhead.train.disk import aside
 from clearhead.train.run import linked
 from clearhead.train.weights import load_weights, save_weights
@@ -43,7 +44,8 @@ class Settings:
     """What a model directory says of its model.
 
     config       the architecture's own frozen config
-    generation   how the model is used when it writes: `longest`, and for a translator its `alignment_head`
+    generation   how the model is used when it writes: options of `Decoding`, by its names or those of others; for a
+                 translator also `longest_ratio`, `longest_extra` and its `alignment_head` (layer, head, reads)
     """
 
     task: str
@@ -69,6 +71,7 @@ class ModelParts:
 
 def save_model(folder: Path, parts: ModelParts) -> None:
     """Write a new model directory, whole or not at all."""
+    check_savable(parts.model)
     if folder.exists():
         raise ConfigError(f"the output folder {str(folder)!r} exists already; name another, or remove it first")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +98,11 @@ def describe(folder: Path, tokenizer: Tokenizer, settings: Settings, card: str) 
     tokenizer.save(folder / TOKENIZER)
 
 
-def load_model(folder: Path, task: str = "") -> ModelParts:
-    """The model of a directory or of a run, in evaluation mode; where a `task` is asked for, it must be the model's."""
+def load_model(folder: Path, task: str = "", *, precision: str = "", threads: int | None = None) -> ModelParts:
+    """The model of a directory or of a run, in evaluation mode; where a `task` is asked for, it must be the model's.
+
+    With a `precision` it is made ready for use (`tasks/precision.py`), without one it is as it was trained.
+    """
     folder = model_folder(folder)
     settings = read_settings(folder)
     if task and settings.task != task:
@@ -110,6 +116,8 @@ def load_model(folder: Path, task: str = "") -> ModelParts:
         raise CheckpointError(
             f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, the model knows {settings.config.vocabulary}"
         )
+    if precision:
+        for_use(model, precision, threads)
     card = folder / CARD
     return ModelParts(model, tokenizer, settings, card.read_text("utf-8") if card.is_file() else "")
 

@@ -16,9 +16,7 @@ from clearhead.data.token_array import TokenArray
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
-from clearhead.generate.decode import Decoded
-from clearhead.generate.greedy import greedy
-from clearhead.generate.sample import sample
+from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
 from clearhead.tasks.losses import word_loss
 from clearhead.tasks.prepare import (
@@ -34,6 +32,7 @@ from clearhead.tasks.prepare import (
     training_settings,
 )
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.remembered import Remembered
 from clearhead.tasks.text_data import (
     TextData,
     TextParts,
@@ -43,6 +42,7 @@ from clearhead.tasks.text_data import (
     encode_texts,
     parts_of_text,
 )
+from clearhead.tasks.writing import GENERATION, Writing, first_tokens, scored
 from clearhead.train.distributed import World
 from clearhead.train.job import Job
 from clearhead.train.loss import IGNORE, Term, Terms
@@ -50,7 +50,6 @@ from clearhead.train.loss import IGNORE, Term, Terms
 __all__ = ["LanguageModel"]
 
 SPECIALS = ("<unk>", "<eos>")
-GENERATION = {"longest": 256, "temperature": 0.0}
 TOKENS_AT_ONCE = 4_096
 SHOWN, SHOWN_AFTER = 100, 16
 
@@ -75,9 +74,15 @@ class LanguageModel:
         return next(iter(self.model.parameters())).device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "LanguageModel":
-        """The model of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK))
+    def from_pretrained(
+        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
+    ) -> "LanguageModel":
+        """The model of a model directory, or of a run's best checkpoint.
+
+        precision   "float32", or "int8": weights in 8 bits, for use alone
+        threads     of PyTorch, in the whole process
+        """
+        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -142,69 +147,50 @@ class LanguageModel:
         return Prepared(model, job, training, tokenizer, settings, data.test)
 
     @overload
-    def generate(
-        self, prompt: str = "", *, longest: int | None = None, temperature: float | None = None, seed: int = 0
-    ) -> str: ...
+    def generate(self, prompt: str = "", **options: Any) -> str: ...
 
     @overload
-    def generate(
-        self, prompt: list[str], *, longest: int | None = None, temperature: float | None = None, seed: int = 0
-    ) -> list[str]: ...
+    def generate(self, prompt: list[str], **options: Any) -> list[str]: ...
 
-    def generate(
-        self,
-        prompt: str | list[str] = "",
-        *,
-        longest: int | None = None,
-        temperature: float | None = None,
-        seed: int = 0,
-    ) -> str | list[str]:
-        """What follows a prompt, or each of several: at most `longest` tokens, drawn at a temperature; at 0 the best.
+    def generate(self, prompt: str | list[str] = "", **options: Any) -> str | list[str]:
+        """What follows a prompt, or each of several.
 
-        A text longer than the model's context goes on from its second half.
+        options     those of `clearhead.generate.decoding.Decoding`, by its names or by those of other projects:
+                    `longest` or `max_new_tokens`, `temperature`, `top_p`, `seed`, `beams` …; what is not given is as
+                    the model's generation_config.json has it
+        stop        a text or several, before the first of which the answer ends; beams are cut after the search
+        forbidden   words that must not appear
+        required    words that must appear
+
+        An empty prompt begins a text, where the model has a token for that. A text longer than the model's context
+        goes on from its second half; beam search refuses it. The same prompt and seed give the same text in any batch.
         """
         if isinstance(prompt, str):
-            return self.generate([prompt], longest=longest, temperature=temperature, seed=seed)[0]
-        usual = {**GENERATION, **self.parts.settings.generation}
-        longest = int(usual["longest"]) if longest is None else longest
-        temperature = float(usual["temperature"]) if temperature is None else temperature
-        generator = torch.Generator().manual_seed(seed)
-        starts = [self._start(ids) for ids in self.tokenizer.encode_batch(prompt)]
-        write = partial(self._write, longest=longest, temperature=temperature, generator=generator)
-        if all(len(ids) + longest - 1 <= self.config.length for ids in starts):
-            written = [answer.tokens for answer in write(starts)]
-        else:
-            written = [self._write_on(ids, longest, write) for ids in starts]
-        return [self._continuation(ids, new) for ids, new in zip(starts, written, strict=True)]
+            return self.generate([prompt], **options)[0]
+        return [best[0].text for best in self.answers(prompt, **options)]
 
-    def _start(self, ids: list[int]) -> list[int]:
-        """The prompt, or where it is empty the end of the document before."""
-        start = self.config.bos if self.config.bos is not None else self.config.eos
-        return ids or [0 if start is None else start]
+    def answers(self, prompts: list[str], **options: Any) -> list[list[Answer]]:
+        """The continuations of each prompt with their scores, best first, as many as `best` says; options as above."""
+        rows = [first_tokens(ids, self.config) for ids in self.tokenizer.encode_batch(prompts)]
+        return Writing(self.parts, options).answers(rows)
 
-    def _continuation(self, ids: list[int], new: list[int]) -> str:
-        return self.tokenizer.decode(ids + new)[len(self.tokenizer.decode(ids)) :]
+    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
+        """What follows a prompt, in pieces as it is written; joined, they are what `generate` gives."""
+        return Writing(self.parts, options).stream(first_tokens(self.tokenizer.encode(prompt), self.config))
 
-    def _write_on(self, ids: list[int], longest: int, write: Any) -> list[int]:
-        """Write more than the context holds: each time it is full, its second half is read again."""
-        context, new = self.config.length, list[int]()
-        while len(new) < longest:
-            seen = (ids + new)[-context:]
-            seen = seen if len(seen) < context else seen[-max(1, context // 2) :]
-            (answer,) = write([seen], longest=min(longest - len(new), context - len(seen) + 1))
-            new += answer.tokens
-            if answer.ended:
-                break
-        return new
+    def remember(self, prompt: str) -> Remembered:
+        """Read a prompt once; `generate`, `answers` and `stream` of what comes back go on from there."""
+        return Remembered(self.parts, prompt)
 
-    def _write(
-        self, rows: list[list[int]], *, longest: int, temperature: float, generator: torch.Generator
-    ) -> list[Decoded]:
-        token_BT, count_B = (torch.from_numpy(array).to(self.device) for array in pad(rows, 0))
-        state = self.model.start(room=token_BT.shape[1] + longest)
-        drawn = partial(sample, temperature=temperature, generator=generator)
-        decode = drawn if temperature else greedy
-        return decode(self.model, state, token_BT, eos=self.config.eos, longest=longest, count_B=count_B)
+    @overload
+    def score(self, texts: str) -> Scored: ...
+
+    @overload
+    def score(self, texts: list[str]) -> list[Scored]: ...
+
+    def score(self, texts: str | list[str]) -> Scored | list[Scored]:
+        """How likely a text is, or each of several: the log-probability of each token after those before it."""
+        return scored(self.parts, [texts])[0] if isinstance(texts, str) else scored(self.parts, texts)
 
     def evaluate(self, data: TextData) -> Figures:
         """Loss and perplexity per token over all of the text, each window read by itself, and bits per character."""

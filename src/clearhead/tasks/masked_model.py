@@ -1,5 +1,6 @@
 """Masked models: an encoder that learns language by telling hidden words, and whether a sentence follows another."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -74,9 +75,11 @@ class MaskedModel:
         return next(iter(self.model.parameters())).device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "MaskedModel":
+    def from_pretrained(
+        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
+    ) -> "MaskedModel":
         """The model of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK))
+        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -112,7 +115,8 @@ class MaskedModel:
         """Everything up to the first step; `data` takes the place of the recipe's own."""
         around = around or Surroundings()
         data = data or parts_of_text(recipe.data)
-        data = replace(data, train=_by_lines(data.train), valid=None if data.valid is None else _by_lines(data.valid))
+        valid, test = (None if texts is None else _by_lines(texts) for texts in (data.valid, data.test))
+        data = replace(data, train=_by_lines(data.train), valid=valid, test=test)
         tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer)
         model: Any = build_model(recipe, "encoder_only", tokenizer, heads={"words": True, "classes": 0, "labels": 0})
         settings = Settings(cls.TASK, model.config)
@@ -230,7 +234,7 @@ def _judge(model: Any, rows: MaskedRows) -> dict[str, float]:
     figures = {
         "loss": mean_loss(total, int(count)),
         "perplexity": perplexity(total, int(count)),
-        "accuracy": right / count,
+        "accuracy": right / count if count else math.nan,
     }
     if next_count:
         figures["loss"] += next_total / next_count

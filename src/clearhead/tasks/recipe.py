@@ -9,6 +9,7 @@
 Paths are relative to the current directory.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -255,11 +256,18 @@ def load_recipe(path: Path, sets: Sequence[str] = ()) -> Recipe:
     try:
         return parse_recipe(values)
     except ConfigError as error:
-        key = str(error).partition(":")[0]
-        if key in [override.partition("=")[0].strip() for override in sets]:
+        keys = _keys(str(error))
+        if any(override.partition("=")[0].strip() in keys for override in sets):
             raise
-        line = line_of(text, key)
+        line = next(filter(None, (line_of(text, key) for key in keys)), None)
         raise ConfigError(f"{path}{f', line {line}' if line else ''}: {error}") from error
+
+
+def _keys(message: str) -> list[str]:
+    """The keys that a message is about: it begins with one, or shows the values of some as `name=…`."""
+    names = re.findall(r"\b(\w+)=", message)
+    shown = [f"{'train' if name in TrainSettings.FURTHER else 'model'}.{name}" for name in names]
+    return [message.partition(":")[0], *shown]
 
 
 def _override(values: dict[str, Any], text: str) -> None:

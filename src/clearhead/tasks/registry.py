@@ -8,6 +8,8 @@ from typing import Any, Protocol, Self
 
 import yaml
 
+from clearhead.data.pairs import PairSource
+from clearhead.data.sources import TextSource
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.nn.tables import pick
@@ -15,7 +17,7 @@ from clearhead.tasks.directory import model_folder, read_settings
 from clearhead.tasks.language_model import LanguageModel
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.prepare import Figures, Prepared, Surroundings, model_card, train_prepared
-from clearhead.tasks.recipe import Recipe, parse_recipe
+from clearhead.tasks.recipe import Recipe, load_recipe
 from clearhead.tasks.text_classifier import TextClassifier
 from clearhead.tasks.token_classifier import TokenClassifier
 from clearhead.tasks.translator import Translator
@@ -31,7 +33,7 @@ class Task(Protocol):
     """What every task's class can do."""
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self: ...
+    def from_pretrained(cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None) -> Self: ...
 
     @classmethod
     def prepare(cls, recipe: Recipe, data: Any = None, around: Surroundings | None = None) -> Prepared[Any]: ...
@@ -47,7 +49,9 @@ TASKS: Mapping[str, type[Any]] = MappingProxyType(
 
 # Settings of training that a resumed run may change without becoming another run.
 FREE = frozenset(
-    "steps epochs progress log_every tensorboard keep patience checkpoint_every validate_every scored device".split()
+    f"train.{name}"
+    for name in "steps epochs progress log_every tensorboard keep patience checkpoint_every validate_every scored "
+    "device".split()
 )
 
 
@@ -76,25 +80,34 @@ def run_recipe(
             raise ConfigError(f"the output folder {out} exists and is not empty; name another, or resume the run")
         tokenizer = _tokenizer_of(out) if resume else None
         prepared = task.prepare(recipe, None, Surroundings(world, tokenizer, progress))
+        if world.leads:
+            _read_through(prepared.test)
         report = train_prepared(prepared, recipe, out=out, resume=resume, world=world)
         folder = model_folder(out)
         scores = _judge(task, recipe, prepared, folder, report) if world.leads else {}
     return Outcome(report, folder, scores)
 
 
-def load(folder: str | Path) -> Any:
+def load(folder: str | Path, *, precision: str = "float32", threads: int | None = None) -> Any:
     """The task object (a `Translator`, a `LanguageModel`, …) of a model directory or of a run."""
     found = model_folder(Path(folder))
     task = read_settings(found).task
     if task not in TASKS:
         raise CheckpointError(f"{found} holds a model for {task!r}; this clearhead knows {', '.join(TASKS)}")
-    return TASKS[task].from_pretrained(found)
+    return TASKS[task].from_pretrained(found, precision=precision, threads=threads)
 
 
 def _tokenizer_of(out: Path) -> Tokenizer | None:
     """The tokenizer of a run's last checkpoint, where it has come so far."""
     steps = Run(out).steps() if out.is_dir() else []
     return Tokenizer.load(Run(out).folder(steps[-1])) if steps else None
+
+
+def _read_through(test: Any) -> None:
+    """Read the test data once: a file that cannot be read is refused now, not after the training."""
+    source = test.pairs() if isinstance(test, PairSource) else test.stretches() if isinstance(test, TextSource) else ()
+    for _ in source:
+        pass
 
 
 def _judge(task: type[Task], recipe: Recipe, prepared: Prepared[Any], folder: Path, report: Report) -> Figures:
@@ -114,19 +127,19 @@ def _check_agreement(recipe: Recipe, path: Path) -> None:
         raise CheckpointError(f"there is no run to resume at {path.parent}")
     if not path.is_file():
         return  # killed before its recipe was written, or no run at all: the loop knows
-    before = parse_recipe(yaml.safe_load(path.read_text(encoding="utf-8")))
-    for section in type(recipe).model_fields:
-        ours, theirs = (_flat(each, section) for each in (recipe, before))
-        for name in sorted(ours.keys() | theirs.keys()):
-            if ours.get(name) != theirs.get(name):
-                raise ConfigError(
-                    f"{name} is {ours.get(name)!r} here and {theirs.get(name)!r} in {path}: "
-                    "a resumed run keeps its recipe, another one needs its own folder"
-                )
+    ours, theirs = _flat(recipe), _flat(load_recipe(path))
+    for name in {**ours, **theirs}:
+        if ours.get(name) != theirs.get(name):
+            raise ConfigError(
+                f"{name} is {ours.get(name)!r} here and {theirs.get(name)!r} in {path}: "
+                "a resumed run keeps its recipe, another one needs its own folder"
+            )
 
 
-def _flat(recipe: Recipe, section: str) -> dict[str, Any]:
-    value = yaml.safe_load(recipe.to_yaml())[section]
-    if not isinstance(value, dict):
-        return {section: value}
-    return {f"{section}.{name}": inner for name, inner in value.items() if section != "train" or name not in FREE}
+def _flat(recipe: Recipe) -> dict[str, Any]:
+    """All that makes a run what it is, by the full names of the keys."""
+    sections = yaml.safe_load(recipe.to_yaml())
+    values = {"task": sections.pop("task")}
+    for section, inner in sections.items():
+        values |= {f"{section}.{name}": value for name, value in inner.items()}
+    return {name: value for name, value in values.items() if name not in FREE}

@@ -55,9 +55,11 @@ class TextClassifier:
         return next(iter(self.model.parameters())).device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "TextClassifier":
+    def from_pretrained(
+        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
+    ) -> "TextClassifier":
         """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK))
+        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -100,6 +102,8 @@ class TextClassifier:
         model: Any = build_model(recipe, "encoder_only", tokenizer, heads=heads)
         settings = Settings(cls.TASK, model.config, labels=labels)
         rows, classes = _rows(texts, tokenizer, model.config.length), label_numbers(answers, labels)
+        for part in (data.valid, data.test):  # an unknown label is refused now, not in the middle of training
+            label_numbers((label for _, label in part or ()), labels)
 
         def batch(which: Any) -> EncoderBatch:
             return EncoderBatch.of([rows[i] for i in which], classes=[classes[i] for i in which])

@@ -68,9 +68,11 @@ class TokenClassifier:
         return next(iter(self.model.parameters())).device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "TokenClassifier":
+    def from_pretrained(
+        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
+    ) -> "TokenClassifier":
         """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK))
+        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -114,6 +116,8 @@ class TokenClassifier:
         settings = Settings(cls.TASK, model.config, labels=labels)
         rows = [_Row.of(words, tokenizer, model.config.length) for words, _ in data.train]
         targets = [row.targets(label_numbers(tags, labels)) for row, (_, tags) in zip(rows, data.train, strict=True)]
+        for part in (data.valid, data.test):  # an unknown tag is refused now, not in the middle of training
+            label_numbers((tag for _, tags in part or () for tag in tags), labels)
 
         def batch(which: Any) -> EncoderBatch:
             return EncoderBatch.of([rows[i].ids for i in which], labels=[targets[i] for i in which])

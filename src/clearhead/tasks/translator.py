@@ -1,6 +1,6 @@
 """Translation: from pairs of sentences to a translator, and from a sentence to its translation."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -10,17 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from clearhead.data.batch import pad, token_batches
+from clearhead.data.batch import token_batches
 from clearhead.data.corpus import PairCorpus
 from clearhead.data.tokenizers import Tokenizer
-from clearhead.errors import DataError
+from clearhead.errors import CheckpointError, ConfigError, DataError, DecodingError
 from clearhead.evaluate.bleu import bleu, chrf
 from clearhead.evaluate.perplexity import mean_loss, perplexity
-from clearhead.generate.decode import Decoded
-from clearhead.generate.greedy import greedy
-from clearhead.tasks.batches import Epochs, by_length
+from clearhead.tasks.answers import Answer, Scored
+from clearhead.tasks.batches import Epochs
 from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
 from clearhead.tasks.losses import word_loss
+from clearhead.tasks.options import Words, with_words
 from clearhead.tasks.pair_data import (
     PairBatch,
     PairData,
@@ -33,6 +33,7 @@ from clearhead.tasks.pair_data import (
     parts_of,
     texts_of,
 )
+from clearhead.tasks.paragraphs import Paragraph, answers_to, spoken
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -46,6 +47,7 @@ from clearhead.tasks.prepare import (
     training_settings,
 )
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.translating import GENERATION, Request, Translating
 from clearhead.tasks.word_alignment import Attended, attend
 from clearhead.train.job import Job
 from clearhead.train.loss import Term, Terms
@@ -55,7 +57,6 @@ __all__ = ["Translator"]
 Indices = NDArray[np.int64]
 
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
-GENERATION = {"longest_ratio": 2.0, "longest_extra": 20}
 TOKENS_AT_ONCE = 4_096
 SHOWN = 3
 
@@ -71,22 +72,47 @@ class Translator:
 
     TASK = "translation"
 
-    def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
+    def __init__(self, parts: ModelParts, *others: ModelParts) -> None:
+        """A translator of one model; of several, where `others` of the same vocabulary decide with it."""
+        self.parts, self.members = parts, (parts, *others)
         self.model, self.tokenizer = parts.model, parts.tokenizer
         self.config = parts.settings.config
+        self._working = Translating(self.members)
 
     @property
     def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
+        return self._working.device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "Translator":
-        """The translator of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK))
+    def from_pretrained(
+        cls,
+        folder: str | Path | Sequence[str | Path],
+        *,
+        precision: str = "float32",
+        threads: int | None = None,
+    ) -> "Translator":
+        """The translator of a model directory, or of a run's best checkpoint; of several folders, their ensemble.
+
+        precision   "float32", or "int8": weights in 8 bits, for use alone
+        threads     of PyTorch, in the whole process
+        """
+        folders = [folder] if isinstance(folder, str | Path) else folder
+        if not folders:
+            raise CheckpointError("at least one model directory is needed")
+        return cls(*(load_model(Path(one), cls.TASK, precision=precision, threads=threads) for one in folders))
+
+    @classmethod
+    def ensemble(cls, translators: "Sequence[Translator]") -> "Translator":
+        """Several translators of one vocabulary that decide together: the mean of their probabilities."""
+        members = [member for translator in translators for member in translator.members]
+        if not members:
+            raise ConfigError("an ensemble needs at least one translator")
+        return cls(*members)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
+        if len(self.members) > 1:
+            raise ConfigError(f"an ensemble of {len(self.members)} models is no single model: save each of them")
         save_model(Path(folder), self.parts)
 
     @classmethod
@@ -141,58 +167,92 @@ class Translator:
         return Prepared(model, job, training, tokenizer, settings, data.test)
 
     @overload
-    def translate(self, text: str) -> str: ...
+    def translate(self, text: str, **options: Any) -> str: ...
 
     @overload
-    def translate(self, text: list[str]) -> list[str]: ...
+    def translate(self, text: list[str], **options: Any) -> list[str]: ...
 
-    def translate(self, text: str | list[str]) -> str | list[str]:
-        """The translation of a text, or of each of several."""
+    def translate(self, text: str | list[str], **options: Any) -> str | list[str]:
+        """The translation of a text, or of each of several; the options are those of `answers`."""
         if isinstance(text, str):
-            return self.translate([text])[0]
-        return self.tokenizer.decode_batch([written.tokens for written in self.decode(text)])
+            return self.translate([text], **options)[0]
+        return [best[0].text for best in self.answers(text, **options)]
 
-    def decode(self, texts: Sequence[str]) -> list[Decoded]:
-        """The translations as tokens with their log-probabilities; nothing where there is nothing to translate."""
-        rows = self.tokenizer.encode_batch([text.strip() for text in texts])
-        written = [Decoded() for _ in rows]
-        busy = [number for number, row in enumerate(rows) if row]
-        for batch in by_length([len(rows[number]) for number in busy]):
-            numbers = [busy[place] for place in batch]
-            for number, answer in zip(numbers, self._decode([rows[number] for number in numbers]), strict=True):
-                written[number] = answer
-        return written
+    def answers(
+        self,
+        texts: list[str],
+        *,
+        split: bool = True,
+        prefix: str | list[str] = "",
+        forbidden: Words = (),
+        required: Words = (),
+        alignments: bool = False,
+        **options: Any,
+    ) -> list[list[Answer]]:
+        """The best translations of each text, as many as `best` (`num_return_sequences`) says, best first.
 
-    def _decode(self, rows: list[list[int]]) -> list[Decoded]:
-        padded = pad([[*row, self.config.eos] for row in rows], self.config.eos)
-        source_BM, count_B = (torch.from_numpy(array).to(self.device) for array in padded)
-        limits = [self._limit(len(row)) for row in rows]
-        with torch.inference_mode():
-            state = self.model.start(source_BM, count_B, room=max(limits) + 1)
-        start_B1 = torch.full((len(rows), 1), self.config.bos, device=self.device)
-        written = greedy(self.model, state, start_B1, eos=self.config.eos, longest=max(limits))
-        # A limit of its own for each row, so that it is answered in a batch as it is alone.
-        return [
-            answer if len(answer.tokens) <= limit else Decoded(answer.tokens[:limit], answer.scores[:limit])
-            for answer, limit in zip(written, limits, strict=True)
-        ]
+        options      those of `clearhead.generate.decoding.Decoding`, by its names or by those of other projects
+                     (`beams` or `num_beams`); what is not given is as the model's generation_config.json has it
+        split        each text is cut into sentences, which are translated by themselves and put together again
+        prefix       how each translation begins, or one such beginning for each text
+        forbidden    words that must not appear
+        required     words that must appear in each translation; a text is not cut then
+        alignments   say which words translate which
+        """
+        request = self._request(options, forbidden, required)
+        prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
+        if len(prefixes) != len(texts):
+            raise DecodingError(f"each text needs its own prefix: {len(texts)} texts, {len(prefixes)} prefixes")
+        split = split and not required
+        paragraphs = [Paragraph.of(text, begun, split=split) for text, begun in zip(texts, prefixes, strict=True)]
+        return answers_to(paragraphs, self._working, request, alignments=alignments)
 
-    def _limit(self, tokens: int) -> int:
-        """How long a translation may become."""
-        usual = {**GENERATION, **self.parts.settings.generation}
-        longest = int(usual["longest_ratio"] * tokens + usual["longest_extra"])
-        return min(longest, self.config.length - 1) if self.config.positions == "learned" else longest
+    def stream(
+        self,
+        text: str,
+        *,
+        split: bool = True,
+        prefix: str = "",
+        forbidden: Words = (),
+        required: Words = (),
+        **options: Any,
+    ) -> Iterator[str]:
+        """The translation of a text in pieces, as it is written; joined, they are what `translate` gives."""
+        request = self._request(options, forbidden, required)
+        return spoken(Paragraph.of(text, prefix, split=split and not required), self._working, request)
+
+    @overload
+    def score(self, sources: str, targets: str) -> Scored: ...
+
+    @overload
+    def score(self, sources: list[str], targets: list[str]) -> list[Scored]: ...
+
+    def score(self, sources: str | list[str], targets: str | list[str]) -> Scored | list[Scored]:
+        """How likely the translation of the source is the target, or of each source its target: token by token."""
+        if isinstance(sources, str) and isinstance(targets, str):
+            return self._working.score([sources], [targets])[0]
+        if isinstance(sources, str) or isinstance(targets, str):
+            raise DataError("one source and its target are wanted, or a list of each, not a text and a list")
+        if len(sources) != len(targets):
+            raise DataError(f"each source needs its target: there are {len(sources)} and {len(targets)}")
+        return self._working.score(sources, targets)
+
+    def _request(self, options: dict[str, Any], forbidden: Words, required: Words) -> Request:
+        return self._working.request(with_words(options, self.tokenizer, forbidden, required))
 
     def alignments(self, text: str, translation: str | None = None) -> Attended:
         """What each layer and head of the decoder looks at while it writes the translation, its own or a given one."""
-        written = self.translate(text) if translation is None else translation
+        written = self.translate(text, split=False) if translation is None else translation
         return next(attend(self.parts, [(text, written)]))
 
-    def evaluate(self, data: PairData) -> Figures:
-        """BLEU and chrF with their signatures, and the plain loss of the references, over all pairs."""
+    def evaluate(self, data: PairData, **options: Any) -> Figures:
+        """BLEU and chrF with their signatures, and the plain loss of the references, over all pairs.
+
+        The options are those of `translate`; each source is translated as one sentence.
+        """
         pairs = as_pairs(data)
         sources, references = map(list, zip(*head(pairs), strict=True))
-        answers = self.translate(sources)
+        answers = self.translate([source.strip() for source in sources], **{"split": False, **options})
         figures: Figures = {"sentences": len(sources)}
         scores = {
             "bleu": bleu(answers, references),
@@ -201,7 +261,11 @@ class Translator:
         }
         for name, score in scores.items():
             figures |= {name: score.value, f"{name}_signature": score.signature}
-        total, count = _corpus_loss(self.model, encode_pairs(pairs, self.tokenizer))
+        if len(self.members) == 1:
+            total, count = _corpus_loss(self.model, encode_pairs(pairs, self.tokenizer))
+        else:
+            scored = self.score(sources, references)
+            total, count = -sum(one.score for one in scored), sum(len(one.scores) for one in scored)
         return figures | {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
 
 
@@ -233,7 +297,7 @@ class _Watch:
 
     def _translate(self, model: nn.Module, count: int) -> list[str]:
         translator = Translator(ModelParts(model, self.tokenizer, self.settings))
-        return translator.translate([source for source, _ in self.pairs[:count]])
+        return translator.translate([source.strip() for source, _ in self.pairs[:count]], split=False)
 
 
 def _longest(wanted: int, config: Any) -> int:

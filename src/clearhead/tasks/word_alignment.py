@@ -17,13 +17,23 @@ from torch import Tensor
 
 from clearhead.data.phrasebook.corpus import words
 from clearhead.data.tokenizers import Tokenizer
-from clearhead.errors import DataError
+from clearhead.errors import CheckpointError, DataError
 from clearhead.evaluate.alignment import Links, alignment_error_rate, links_of
 from clearhead.tap import watching
-from clearhead.tasks.directory import ModelParts
+from clearhead.tasks.directory import ModelParts, Settings
 from clearhead.tasks.pair_data import PairBatch
 
-__all__ = ["AlignedPair", "AlignmentHead", "Attended", "alignment_errors", "attend", "best_head", "word_links"]
+__all__ = [
+    "AlignedPair",
+    "AlignmentHead",
+    "Attended",
+    "alignment_errors",
+    "attend",
+    "best_head",
+    "chosen_head",
+    "word_links",
+    "word_links_of_all",
+]
 
 ROWS_AT_ONCE = 32
 Weights = NDArray[np.floating]
@@ -119,10 +129,33 @@ def alignment_errors(
     return {head: alignment_error_rate(links, gold) for head, links in found.items()}
 
 
-def word_links(parts: ModelParts, source: str, target: str, head: AlignmentHead) -> set[tuple[int, int]]:
+def word_links(parts: ModelParts, source: str, target: str, head: AlignmentHead | None = None) -> set[tuple[int, int]]:
     """Which of `words(source)` each of `words(target)` looks at, by that head."""
-    (attended,) = attend(parts, [(source, target)])
-    return _links(attended, head, _words(parts.tokenizer, source), _words(parts.tokenizer, target))
+    (links,) = word_links_of_all(parts, [(source, target)], head)
+    return links
+
+
+def word_links_of_all(
+    parts: ModelParts, pairs: Sequence[tuple[str, str]], head: AlignmentHead | None = None
+) -> Iterator[set[tuple[int, int]]]:
+    """The links of each pair, by that head; without one, by the mean of all heads of the last layer but one."""
+    for (source, target), attended in zip(pairs, attend(parts, pairs), strict=True):
+        yield _links(attended, head, _words(parts.tokenizer, source), _words(parts.tokenizer, target))
+
+
+def chosen_head(settings: Settings) -> AlignmentHead | None:
+    """The head that the model directory names for alignments, as [layer, head, reads]; None where it names none."""
+    named = settings.generation.get("alignment_head")
+    if named is None:
+        return None
+    layers, heads = settings.config.decoder_layers, settings.config.heads
+    match named:
+        case [int(layer), int(head), bool(reads)] if 0 <= layer < layers and 0 <= head < heads:
+            return AlignmentHead(layer, head, reads)
+    raise CheckpointError(
+        "the model's generation_config.json cannot be used: alignment_head is [layer, head, reads], such as "
+        f"[{layers - 1}, 0, true], not {named!r}"
+    )
 
 
 def _all_heads(attended: Attended) -> list[AlignmentHead]:
@@ -130,9 +163,12 @@ def _all_heads(attended: Attended) -> list[AlignmentHead]:
     return [AlignmentHead(layer, head, bool(reads)) for layer, head, reads in np.ndindex(layers, heads, 2)]
 
 
-def _links(attended: Attended, head: AlignmentHead, source: Weights, target: Weights) -> set[tuple[int, int]]:
+def _links(attended: Attended, head: AlignmentHead | None, source: Weights, target: Weights) -> set[tuple[int, int]]:
     """From pieces to words: the mean over a target word's pieces of what goes to all pieces of a source word."""
-    weights_LM = attended.rows(head.reads)[head.layer, head.head]
+    if head is None:
+        weights_LM = attended.rows(reads=True)[max(0, len(attended.weights) - 2)].mean(axis=0)
+    else:
+        weights_LM = attended.rows(head.reads)[head.layer, head.head]
     end = np.zeros((1, source.shape[1] + 1))
     end[0, -1] = 1
     to_words = np.vstack([np.pad(source, ((0, 0), (0, 1))), end])

@@ -5,18 +5,22 @@ Sums, not means: each loss is divided by the counts of the whole effective batch
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.train.loss import Terms
 
-__all__ = ["ALONE", "World", "gather", "join", "pick_device", "shard", "spread_like"]
+__all__ = ["ALONE", "ShardedLoss", "World", "gather", "join", "pick_device", "refuse_to_shard", "spread_like"]
+
+Batch = TypeVar("Batch")
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -81,7 +85,10 @@ ALONE = World()
 
 @contextmanager
 def join(device: str = "auto") -> Iterator[World]:
-    """The processes that `torchrun` started (gloo on CPU, nccl on GPU), or this process alone without it."""
+    """The processes that `torchrun` started (gloo on CPU, nccl on GPU), or this process alone without it.
+
+    Where they are joined already, the same again; then only the outermost parts them.
+    """
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield ALONE
@@ -90,6 +97,9 @@ def join(device: str = "auto") -> Iterator[World]:
     if missing:
         raise ConfigError(f"WORLD_SIZE is {size}, yet {missing[0]} is not set: start all processes with torchrun")
     world = World(rank=int(os.environ["RANK"]), size=size, local_rank=int(os.environ["LOCAL_RANK"]))
+    if dist.is_initialized():
+        yield world
+        return
     place = pick_device(device, world)
     if place.type == "cuda":
         torch.cuda.set_device(place)
@@ -113,16 +123,67 @@ def pick_device(name: str, world: World = ALONE) -> torch.device:
     return torch.device("cuda", world.local_rank) if device.type == "cuda" and device.index is None else device
 
 
-def shard(model: nn.Module, blocks: list[nn.Module], world: World, device: torch.device) -> None:
-    """Spread the parameters over the ranks (FSDP2), each block gathered only while it computes [zhao2023]."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import FSDPModule, fully_shard
+class ShardedLoss(nn.Module, Generic[Batch]):
+    """The loss of a model that is spread over the ranks (FSDP2), each block gathered only while it computes [zhao2023].
 
-    mesh = init_device_mesh(device.type, (world.size,))
-    for module in (*blocks, model):
-        sharded: FSDPModule = fully_shard(module, mesh=mesh)
-        sharded.set_gradient_divide_factor(1.0)  # a sum, as in `sum_gradients`
-        sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+    The loss, not the model, is the root of what is sharded: it may ask the model for more than its `forward`, and
+    whatever lies outside the blocks (embeddings, heads) is whole from the start of the call to the backward pass.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[nn.Module, Batch], Terms],
+        blocks: Iterable[nn.Module],
+        world: World,
+        device: torch.device,
+    ) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
+        super().__init__()
+        self.model = model
+        self.loss = loss
+        mesh = init_device_mesh(device.type, (world.size,))
+        self.parts: list[tuple[FSDPModule, bool]] = []  # and whether it is cut again as soon as it has computed
+        for module in (*_separable(model, blocks), self):
+            sharded = fully_shard(module, mesh=mesh, reshard_after_forward=module is not self)
+            sharded.set_gradient_divide_factor(1.0)  # a sum, as in `sum_gradients`
+            sharded.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+            self.parts.append((sharded, module is not self))
+
+    def forward(self, model: nn.Module, batch: Batch) -> Terms:
+        return dict(self.loss(model, batch))
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Inside, every rank holds the whole model, so that anything can be asked of it, such as to generate."""
+        for part, _ in self.parts:
+            part.set_reshard_after_forward(False, recurse=False)
+            part.unshard()
+        try:
+            yield
+        finally:
+            for part, fleeting in self.parts:
+                part.set_reshard_after_forward(fleeting, recurse=False)
+                part.reshard()
+
+
+def refuse_to_shard(model: nn.Module) -> None:
+    """Say so where a model has a parameter that cannot be cut into rows."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 0:
+            raise ConfigError(f"shard=True cuts parameters into rows, and {name!r} is a single number: leave it out")
+
+
+def _separable(model: nn.Module, blocks: Iterable[nn.Module]) -> list[nn.Module]:
+    """The blocks that share no parameter with anything outside them; the others are gathered with the rest."""
+    everywhere = _occurrences(model)
+    return [block for block in blocks if all(everywhere[p] == count for p, count in _occurrences(block).items())]
+
+
+def _occurrences(module: nn.Module) -> Counter[nn.Parameter]:
+    return Counter(parameter for _, parameter in module.named_parameters(remove_duplicate=False))
 
 
 def gather(tensors: dict[str, Tensor], world: World) -> dict[str, Tensor]:

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -14,7 +14,7 @@ from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.average import MovingAverage
 from clearhead.train.blocks import recomputing
 from clearhead.train.checkpoint import Saved, State, read_checkpoint, write_checkpoint
-from clearhead.train.distributed import ALONE, World, pick_device, shard
+from clearhead.train.distributed import ALONE, ShardedLoss, World, pick_device, refuse_to_shard
 from clearhead.train.history import History, kept_steps, out_of_patience, ranking
 from clearhead.train.interrupt import InterruptionError, interruptible
 from clearhead.train.job import Job
@@ -64,7 +64,9 @@ def train(
     with ExitStack() as stack:
         device = _prepare(model, job, training, run_directory, world)
         run = _open(run_directory, resume=resume, world=world)
-        state = _restore(model, job, training, run, world, device=device, stack=stack)
+        saved = _load(model, run, world)
+        job = _arranged(model, job, training, world, device=device, stack=stack)
+        state = _restore(model, training, saved)
         if run and world.leads:
             run.note_recipe(recipe)
         log = stack.enter_context(_open_log(training, run, world, state.step))
@@ -98,6 +100,9 @@ def _prepare(
         tensorboard_writer()
     if training.shard and world.size == 1:
         raise ConfigError("shard=True spreads a model over processes, and this is one alone: start with torchrun")
+    if training.shard:
+        refuse_to_shard(model)
+    job.batches(1)  # data of which no batch can be made
     device = pick_device(training.device, world)
     if device.type == "cpu":
         keep_freed_memory()
@@ -116,32 +121,6 @@ def _open(directory: Path | None, *, resume: bool, world: World) -> Run | None:
     return Run(directory)
 
 
-def _restore(
-    model: nn.Module,
-    job: Job[Batch],
-    training: Training,
-    run: Run | None,
-    world: World,
-    *,
-    device: torch.device,
-    stack: ExitStack,
-) -> State:
-    """The state at the start, or as the run's last checkpoint has it; what must be undone is left to the stack."""
-    saved = _load(model, run, world)
-    if training.checkpoint_activations:
-        stack.enter_context(recomputing(job.blocks(model)))
-    if training.shard:
-        shard(model, job.blocks(model), world, device)
-    state = State(model, build_optimizer(model, training))
-    state.average = MovingAverage(model, training.ema) if training.ema else None
-    if saved:
-        state.step, state.history = saved.step, saved.history
-        load_optimizer_state(state.optimizer, model, saved.optimizer)
-        if state.average and saved.average:
-            state.average.load(saved.average)
-    return state
-
-
 def _load(model: nn.Module, run: Run | None, world: World) -> Saved | None:
     """The run's last checkpoint, its weights put into the model; without one, rank 0's weights on every rank."""
     steps = run.steps() if run else []
@@ -151,6 +130,29 @@ def _load(model: nn.Module, run: Run | None, world: World) -> Saved | None:
     saved = read_checkpoint(run.folder(steps[-1]))
     load_tensors(model, saved.weights, source=run.folder(steps[-1]))
     return saved
+
+
+def _arranged(
+    model: nn.Module, job: Job[Batch], training: Training, world: World, *, device: torch.device, stack: ExitStack
+) -> Job[Batch]:
+    """The job, its model recomputed or sharded where this is wanted; what must be undone is left to the stack."""
+    if training.checkpoint_activations:
+        stack.enter_context(recomputing(job.blocks(model)))
+    if not training.shard:
+        return job
+    return replace(job, loss=ShardedLoss(model, job.loss, job.blocks(model), world, device))
+
+
+def _restore(model: nn.Module, training: Training, saved: Saved | None) -> State:
+    """The state at the start, or as the checkpoint has it."""
+    state = State(model, build_optimizer(model, training))
+    state.average = MovingAverage(model, training.ema) if training.ema else None
+    if saved:
+        state.step, state.history = saved.step, saved.history
+        load_optimizer_state(state.optimizer, model, saved.optimizer)
+        if state.average and saved.average:
+            state.average.load(saved.average)
+    return state
 
 
 def _open_log(training: Training, run: Run | None, world: World, done: int) -> Log:
@@ -231,7 +233,9 @@ class _Course(Generic[Batch]):
         if validate is None:
             return
         model.eval()
-        with torch.no_grad(), average.applied() if average else nullcontext():
+        loss = self.job.loss
+        whole = loss.gathered() if isinstance(loss, ShardedLoss) else nullcontext()
+        with torch.no_grad(), average.applied() if average else nullcontext(), whole:
             figures = {name: float(value) for name, value in validate(model).items()}
             samples = self.job.samples(model) if self.job.samples else []
         model.train()
@@ -250,6 +254,7 @@ class _Course(Generic[Batch]):
         write_checkpoint(folder, self.state, self.training, self.world, save_extra=self.job.save_extra, kept=self.kept)
         self.last_saved = self.state.step
         self.tidy()
+        self.world.wait()  # until the checkpoint is there for every rank
 
     def tidy(self) -> None:
         """Point `last` and `best` at the right checkpoints, then remove those that need not stay."""

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from clearhead.errors import ConfigError
 
-__all__ = ["IGNORE", "Term", "Terms", "cross_entropy"]
+__all__ = ["IGNORE", "Term", "Terms", "cross_entropy", "smoothed_entropy"]
 
 Term = tuple[Tensor, Tensor | int]
 Terms = Mapping[str, Term]
@@ -30,11 +30,11 @@ def cross_entropy(logits_NV: Tensor, target_N: Tensor, *, smoothing: float = 0.0
     total = functional.cross_entropy(
         logits_NV.float(), target_N, ignore_index=ignore, label_smoothing=smoothing, reduction="sum"
     )
-    return total - count * _entropy(smoothing, logits_NV.shape[-1]), count
+    return total - count * smoothed_entropy(smoothing, logits_NV.shape[-1]), count
 
 
-def _entropy(smoothing: float, classes: int) -> float:
-    """The entropy of the smoothed target, in nats."""
+def smoothed_entropy(smoothing: float, classes: int) -> float:
+    """The entropy, in nats, of a target of which `smoothing` is spread evenly over all classes."""
     rest = smoothing / classes
     target = 1 - smoothing + rest
     return -target * math.log(target) - ((classes - 1) * rest * math.log(rest) if rest else 0.0)

@@ -78,7 +78,8 @@ class Stepper(Generic[Batch]):
         self._seed(step)
         batches = self.job.batches(step)
         counts = self._count(batches)
-        sums, counted = self.world.sum(self._differentiate(batches, counts, step))
+        turns = [(batch, 1.0) for batch in batches] + self._stand_ins(batches, step)
+        sums, counted = self.world.sum(self._differentiate(turns, counts, step))
         if not torch.equal(counted, counts):
             raise ConfigError(f"the loss counted {counted.tolist()} at step {step}, but counts gave {counts.tolist()}")
         if not self.training.shard:
@@ -112,20 +113,25 @@ class Stepper(Generic[Batch]):
         """Each term's count over all micro-batches and ranks: needed before the first backward pass."""
         local = [self._named(self.job.counts(batch), "counts") for batch in batches]
         totals = [sum(counts[term] for counts in local) for term in self.job.terms]
-        if self.training.shard:
-            self._require_as_many_everywhere(len(batches))
         return self.world.sum(torch.tensor(totals, dtype=torch.float64, device=self.device))
 
-    def _require_as_many_everywhere(self, number: int) -> None:
-        """Sharded, a rank with fewer micro-batches would leave the others waiting for ever."""
-        most, least = self.world.largest(number, self.device), -self.world.largest(-number, self.device)
-        if most != least:
-            raise ConfigError(f"with shard=True all ranks need as many micro-batches: one has {least}, another {most}")
+    def _stand_ins(self, batches: list[Batch], step: int) -> list[tuple[Batch, float]]:
+        """Sharded, all ranks gather together: one that has fewer micro-batches than another adds some of weight 0."""
+        if not self.training.shard:
+            return []
+        missing = self.world.largest(len(batches), self.device) - len(batches)
+        spare = (batches or self.job.batches(1))[-1:]
+        if self.world.largest(int(missing > 0 and not spare), self.device):
+            raise ConfigError(
+                f"with shard=True every rank needs a share of the first batch, and at step {step} one has none: "
+                "let a batch be larger, or start fewer processes"
+            )
+        return [(batch, 0.0) for batch in spare * missing]
 
-    def _differentiate(self, batches: list[Batch], counts: Tensor, step: int) -> Tensor:
+    def _differentiate(self, turns: list[tuple[Batch, float]], counts: Tensor, step: int) -> Tensor:
         """Gradients of all micro-batches; where the compiled loss cannot do it, the plain one does."""
         try:
-            return self._backward(batches, counts)
+            return self._backward(turns, counts)
         except Exception as error:
             if self.loss is self.job.loss:
                 raise
@@ -133,20 +139,21 @@ class Stepper(Generic[Batch]):
             self.loss = self.job.loss
         self.optimizer.zero_grad()
         self._seed(step)
-        return self._backward(batches, counts)
+        return self._backward(turns, counts)
 
-    def _backward(self, batches: list[Batch], counts: Tensor) -> Tensor:
-        """Gradients of Σ_terms sum / count, as they add up; returns this rank's sums and counts, by term."""
+    def _backward(self, turns: list[tuple[Batch, float]], counts: Tensor) -> Tensor:
+        """Gradients of Σ_terms weight · sum / count, as they add up; returns this rank's sums and counts, by term."""
         divisors = counts.clamp(min=1).tolist()
         tally = torch.zeros(2, len(self.job.terms), dtype=torch.float64, device=self.device)
-        for batch in batches:
+        for batch, weight in turns:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype is torch.bfloat16):
                 terms = self._named(self.loss(self.model, self.job.move(batch, self.device)), "loss")
             sums = [terms[term][0] for term in self.job.terms]
-            normalised = [total / divisor for total, divisor in zip(sums, divisors, strict=True)]
+            normalised = [weight * total / divisor for total, divisor in zip(sums, divisors, strict=True)]
             torch.autograd.backward(torch.stack(normalised).sum())
-            tally[0] += torch.stack(sums).detach()
-            tally[1] += torch.stack([torch.as_tensor(terms[term][1], device=self.device) for term in self.job.terms])
+            counted = [torch.as_tensor(terms[term][1], device=self.device) for term in self.job.terms]
+            tally[0] += weight * torch.stack(sums).detach()
+            tally[1] += weight * torch.stack(counted)
         return tally
 
     def _named(self, given: Mapping[str, Value], source: str) -> Mapping[str, Value]:

@@ -17,19 +17,13 @@ __all__ = ["distinct", "load_tensors", "load_weights", "read_tensors", "save_wei
 
 def distinct(model: nn.Module) -> dict[str, Tensor]:
     """The model's state, tied tensors under their first name only; the tensors are the live ones, not copies."""
-    seen: set[object] = set()
+    seen: set[Tensor] = set()
     state: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        place = _place(tensor)
-        if tensor.numel() == 0 or place not in seen:
-            seen.add(place)
-            state[name] = tensor
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor not in seen:
+            seen.add(tensor)
+            state[name] = tensor.detach()
     return state
-
-
-def _place(tensor: Tensor) -> object:
-    local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return local.device, local.data_ptr(), local.shape, local.stride(), local.dtype
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
