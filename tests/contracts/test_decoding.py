@@ -228,3 +228,18 @@ def test_compiled_is_eager(setting: Setting, ragged: bool) -> None:
     for found, expected in zip(greedy(model, case, compiled), greedy(model, case), strict=True):
         same(found, expected)
     same_search(beam(model, case, compiled), beam(model, case))
+
+
+@torch.inference_mode()
+def test_a_compiled_step_leaves_older_states_as_they_are() -> None:
+    torch.compiler.reset()
+    model: Any = build({**COMMON, **ROTARY}, layers=1)
+    step = torch.compile(model.step, backend="eager", fullgraph=True)
+    _, state = model.step(torch.tensor([[1, 2]]), model.start(room=16))
+    for word in (3, 4, 5):
+        _, state = step(torch.tensor([[word]]), state)
+    for other in (6, 7):  # two ways on from the same state
+        _, forked = step(torch.tensor([[other]]), state)
+        logits_BTV, _ = step(torch.tensor([[8]]), forked)
+        expected_BLV = model(torch.tensor([[1, 2, 3, 4, 5, other, 8]]))
+        torch.testing.assert_close(logits_BTV[:, -1], expected_BLV[:, -1], rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ import typer
 
 from clearhead.cli.decoding import BeamOption, BestOption, MoreOptions, answer_values, beams_for, options_of
 from clearhead.cli.text import (
+    CompileOption,
     JsonOption,
     ModelOption,
     PrecisionOption,
@@ -55,6 +56,7 @@ def generate(
     repetition_penalty: Penalty = None,
     precision: PrecisionOption = "float32",
     threads: ThreadsOption = None,
+    compiled: CompileOption = False,
     option: MoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,7 +82,7 @@ def generate(
         "repetition_penalty": repetition_penalty,
         **options_of(option),
     }
-    writer = LanguageModel.from_pretrained(model, precision=precision, threads=threads)
+    writer = LanguageModel.from_pretrained(model, precision=precision, threads=threads, compiled=compiled)
     if text and len(text) == 1 and not as_json and n_best is None:
         _say_as_it_is_written(writer, text[0], options)
         return

@@ -16,6 +16,7 @@ import typer
 from clearhead.errors import DataError
 
 __all__ = [
+    "CompileOption",
     "JsonOption",
     "ModelOption",
     "PrecisionOption",
@@ -36,6 +37,9 @@ ModelOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, one object per line.")]
 PrecisionOption = Annotated[
     Literal["float32", "int8"], typer.Option(help="int8: weights in 8 bits, faster and a little less exact.")
+]
+CompileOption = Annotated[
+    bool, typer.Option("--compile", help="Compile the step of decoding: a minute at first, for many texts.")
 ]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="So many threads. [default: PyTorch's]")]
 

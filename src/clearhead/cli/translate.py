@@ -7,6 +7,7 @@ import typer
 
 from clearhead.cli.decoding import BeamOption, BestOption, MoreOptions, answer_values, beams_for, options_of
 from clearhead.cli.text import (
+    CompileOption,
     JsonOption,
     PrecisionOption,
     TextArguments,
@@ -49,6 +50,7 @@ def translate(
     no_split: Annotated[bool, typer.Option("--no-split", help="Do not cut texts into sentences.")] = False,
     precision: PrecisionOption = "float32",
     threads: ThreadsOption = None,
+    compiled: CompileOption = False,
     option: MoreOptions = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -70,7 +72,7 @@ def translate(
         "alignments": alignments,
         **options_of(option),
     }
-    translator = Translator.from_pretrained(model, precision=precision, threads=threads)
+    translator = Translator.from_pretrained(model, precision=precision, threads=threads, compiled=compiled)
     for sources in batches(text):
         for source, answers in zip(sources, translator.answers(sources, **options), strict=True):
             if as_json:

@@ -18,12 +18,14 @@ from clearhead.nn.tree import Tree
 __all__ = ["LayerCache", "State"]
 
 
+class _Mark:
+    """What a storage and the newest value on it have in common; compilers follow it where they stop at `object()`."""
+
+
 class _Storage:
     """Room for keys and values; `mark` is the one of the value that was written last."""
 
-    __slots__ = ("keys_BGMK", "mark", "values_BGMK")
-
-    def __init__(self, keys_BGMK: Tensor, values_BGMK: Tensor, *, mark: int = 0) -> None:
+    def __init__(self, keys_BGMK: Tensor, values_BGMK: Tensor, *, mark: _Mark | None = None) -> None:
         self.keys_BGMK = keys_BGMK
         self.values_BGMK = values_BGMK
         self.mark = mark
@@ -40,7 +42,7 @@ class LayerCache:
     length: int = 0
     length_B: Tensor | None = None
     storage: _Storage | None = None
-    ragged_mark: int = 0
+    mark: _Mark | None = None
 
     @staticmethod
     def of(keys_BGMK: Tensor, values_BGMK: Tensor, count_B: Tensor | None = None) -> "LayerCache":
@@ -74,9 +76,9 @@ class LayerCache:
             slot_BT = self.positions(new, k_BGTK.device)
             storage.keys_BGMK[row_B1, :, slot_BT] = k_BGTK.transpose(1, 2)
             storage.values_BGMK[row_B1, :, slot_BT] = v_BGTK.transpose(1, 2)
-        storage.mark = mark = self.mark + new
+        storage.mark = mark = _Mark()
         if count_B is None and self.length_B is None:
-            return LayerCache(self.room, self.length + new, None, storage)
+            return LayerCache(self.room, self.length + new, None, storage, mark)
         before_B = k_BGTK.new_full((len(k_BGTK),), self.length, dtype=torch.long)
         length_B = (before_B if self.length_B is None else self.length_B) + (new if count_B is None else count_B)
         return LayerCache(self.room, max(length_B.tolist(), default=0), length_B, storage, mark)
@@ -84,9 +86,9 @@ class LayerCache:
     def rewind(self, length_B: Tensor) -> "LayerCache":
         """The first `length_B` positions. Later ones will be written over: this value must not be used again."""
         storage = self._filled()
-        if storage.mark != self.mark:  # somebody else went on from here, and keeps what was written
+        if storage.mark is not self.mark:  # somebody else went on from here, and keeps what was written
             storage = _Storage(*(_grown(x, self.capacity) for x in (self.keys_BGMK, self.values_BGMK)))
-        storage.mark = mark = self.mark + 1
+        storage.mark = mark = _Mark()
         return LayerCache(self.room, max(length_B.tolist(), default=0), length_B, storage, mark)
 
     def view(self, length: int) -> tuple[Tensor, Tensor]:
@@ -126,14 +128,6 @@ class LayerCache:
     def capacity(self) -> int:
         return self._filled().keys_BGMK.shape[2]
 
-    @property
-    def mark(self) -> int:
-        """A number that no other value on the same storage has: it grows with each extension.
-
-        Where all rows are of one length it is that length, which a compiler knows already.
-        """
-        return self.length if self.length_B is None else self.ragged_mark
-
     def _in(self, keys_BGMK: Tensor, values_BGMK: Tensor) -> "LayerCache":
         """This value, in a storage of its own."""
         return replace(self, storage=_Storage(keys_BGMK, values_BGMK, mark=self.mark))
@@ -157,7 +151,7 @@ class LayerCache:
             raise ShapeError(
                 f"cache of {len(self.keys_BGMK)} rows cannot take {len(k_BGTK)} new ones: select rows first"
             )
-        if self.storage.mark == self.mark and length <= self.capacity:
+        if self.storage.mark is self.mark and length <= self.capacity:
             return self.storage
         capacity = self.capacity if length <= self.capacity else max(length, 2 * self.capacity)
         return _Storage(*(_grown(x, capacity) for x in (self.keys_BGMK, self.values_BGMK)))

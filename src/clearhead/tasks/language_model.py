@@ -19,6 +19,7 @@ from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
 from clearhead.tasks.losses import word_loss
+from clearhead.tasks.precision import compile_step
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -75,14 +76,18 @@ class LanguageModel:
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
+        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None, compiled: bool = False
     ) -> "LanguageModel":
         """The model of a model directory, or of a run's best checkpoint.
 
         precision   "float32", or "int8": weights in 8 bits, for use alone
         threads     of PyTorch, in the whole process
+        compiled    whether PyTorch compiles the step of decoding
         """
-        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
+        parts = load_model(Path(folder), cls.TASK, precision=precision, threads=threads)
+        if compiled:
+            compile_step(parts.model)
+        return cls(parts)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from clearhead.nn.int8 import Int8Linear, to_int8
 from clearhead.nn.layout import for_decoding
 from clearhead.nn.tables import pick
 
-__all__ = ["PRECISIONS", "check_savable", "for_use"]
+__all__ = ["PRECISIONS", "check_savable", "compile_step", "for_use"]
 
 
 # Each makes a model that was just loaded ready for use, in place.
@@ -28,6 +29,14 @@ def for_use(model: nn.Module, precision: str, threads: int | None = None) -> Non
             raise ConfigError(f"at least one thread is needed: threads={threads}")
         torch.set_num_threads(threads)
     prepare(model)
+
+
+def compile_step(model: Any) -> None:
+    """Let PyTorch compile the step of decoding, which takes a minute or two when it is first used.
+
+    Rows that begin at different lengths cannot be compiled as a whole, and take several times as long to begin with.
+    """
+    model.step = torch.compile(model.step)
 
 
 def check_savable(model: nn.Module) -> None:

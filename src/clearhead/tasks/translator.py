@@ -34,6 +34,7 @@ from clearhead.tasks.pair_data import (
     texts_of,
 )
 from clearhead.tasks.paragraphs import Paragraph, answers_to, spoken
+from clearhead.tasks.precision import compile_step
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -90,16 +91,22 @@ class Translator:
         *,
         precision: str = "float32",
         threads: int | None = None,
+        compiled: bool = False,
     ) -> "Translator":
         """The translator of a model directory, or of a run's best checkpoint; of several folders, their ensemble.
 
         precision   "float32", or "int8": weights in 8 bits, for use alone
         threads     of PyTorch, in the whole process
+        compiled    whether PyTorch compiles the step of decoding
         """
         folders = [folder] if isinstance(folder, str | Path) else folder
         if not folders:
             raise CheckpointError("at least one model directory is needed")
-        return cls(*(load_model(Path(one), cls.TASK, precision=precision, threads=threads) for one in folders))
+        members = [load_model(Path(one), cls.TASK, precision=precision, threads=threads) for one in folders]
+        if compiled:
+            for member in members:
+                compile_step(member.model)
+        return cls(*members)
 
     @classmethod
     def ensemble(cls, translators: "Sequence[Translator]") -> "Translator":
