@@ -12,8 +12,8 @@ ATTENTION = ("q", "k", "v", "scores", "scaled", "bias", "masked", "weights", "he
 
 
 def expected_names(stack: str, layers: int, *, cross: bool = False) -> list[str]:
-    """What a stack shows, in the order in which it happens."""
-    names = []
+    """What a stack shows: its own output, then what happens in its layers, in that order."""
+    names = [f"{stack}.output"]
     for layer in range(layers):
         for part in ("attention", "cross") if cross else ("attention",):
             names += [f"{stack}.{layer}.{part}.{what}" for what in ATTENTION]

@@ -247,6 +247,21 @@ def test_what_is_no_ensemble_is_refused(translator: Translator, tmp_path: Path) 
         twice.translate("a", contrast=0.5, top_k=3)
 
 
+def test_a_compiled_step_says_the_same(translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator.save_pretrained(tmp_path / "first")
+    steps: list[Any] = []
+
+    def compile_plainly(step: Any) -> Any:
+        steps.append(torch_compile(step, backend="eager"))
+        return steps[-1]
+
+    torch_compile = torch.compile
+    monkeypatch.setattr(torch, "compile", compile_plainly)
+    compiled = Translator.from_pretrained(tmp_path / "first", compiled=True)
+    assert compiled.model.step is steps[0]
+    assert compiled.translate(TEXTS[0], longest=4) == translator.translate(TEXTS[0], longest=4)
+
+
 def test_eight_bits_answer_alike_alone_and_in_a_batch(
     translator: Translator, other: Translator, tmp_path: Path
 ) -> None:
