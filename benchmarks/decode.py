@@ -176,10 +176,81 @@ def ctranslate2(of: Setting) -> Work:
     return of.work(write)
 
 
+def llama_cpp(of: Setting) -> Work:
+    """A GPT-2 of llama.cpp with weights of 8 bits (Q8_0)."""
+    from llama_cpp import Llama
+
+    (prompt,) = of.inputs().tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "gpt2.gguf"
+        write_gguf(file, theirs(of).state_dict())
+        threads = torch.get_num_threads()
+        engine = Llama(str(file), n_ctx=1024, n_threads=threads, n_threads_batch=threads, n_batch=512, verbose=False)
+
+    def write(words: int) -> None:
+        engine.reset()
+        read = prompt
+        for _ in range(words):
+            engine.eval(read)
+            read = [engine.sample(temp=0.0)]
+        assert engine.n_tokens == PROMPT + words - 1
+
+    return of.work(write)
+
+
+def write_gguf(file: Path, weights: dict[str, torch.Tensor]) -> None:
+    """A GPT-2 as llama.cpp wants it, matrices in Q8_0, with words that have no letters."""
+    import gguf
+
+    writer = gguf.GGUFWriter(str(file), "gpt2")
+    writer.add_context_length(1024)
+    writer.add_embedding_length(768)
+    writer.add_block_count(12)
+    writer.add_feed_forward_length(3072)
+    writer.add_head_count(12)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([f"w{number}" for number in range(VOCABULARY["gpt"])])
+    writer.add_token_types([gguf.TokenType.NORMAL] * VOCABULARY["gpt"])
+    writer.add_token_merges(["w 1"])
+    names = {
+        "wte": "token_embd",
+        "wpe": "position_embd",
+        "ln_f": "output_norm",
+        "ln_1": "attn_norm",
+        "ln_2": "ffn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    }
+    for name, tensor in weights.items():
+        if name == "lm_head.weight":
+            continue
+        where, kind = name.removeprefix("transformer.").rsplit(".", 1)
+        block = ""
+        if where.startswith("h."):
+            _, number, where = where.split(".", 2)
+            block = f"blk.{number}."
+        values = (tensor.T if where.startswith(("attn", "mlp")) and kind == "weight" else tensor).contiguous().numpy()
+        if kind == "weight" and values.ndim == 2 and where != "wpe":
+            packed = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q8_0)
+            writer.add_tensor(f"{block}{names[where]}.{kind}", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+        else:
+            writer.add_tensor(f"{block}{names[where]}.{kind}", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def contenders(of: Setting) -> dict[str, Contender]:
     peers: dict[str, Callable[[Setting], Work]] = {"clearhead": clearhead, "ctranslate2": ctranslate2}
     if of.precision == "float32":
         peers["transformers"] = transformers
+    elif of.kind == "gpt" and of.rows == 1:
+        peers["llama.cpp"] = llama_cpp
     return {name: (lambda build=build: build(of)) for name, build in peers.items()}
 
 
@@ -198,4 +269,4 @@ SUITE = {
 }
 
 if __name__ == "__main__":
-    run("decode", SUITE, unit="words", packages=["torch", "transformers", "ctranslate2"])
+    run("decode", SUITE, unit="words", packages=["torch", "transformers", "ctranslate2", "llama-cpp-python"])

@@ -1,22 +1,21 @@
 """Tiny random models of `transformers`, and the same weights in ours."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTModel
 
-from clearhead.models.decoder_only import DecoderOnly, DecoderOnlyConfig
-from clearhead.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
-from clearhead.nn.attention import MultiHeadAttention
-from clearhead.nn.block import Block
-from clearhead.nn.residual import Residual
+from clearhead.convert.families import FAMILIES
+from clearhead.convert.mapping import fill
+from clearhead.models.presets import build
 
 WORDS, WIDTH, HEADS, LAYERS, HIDDEN, LENGTH = 23, 16, 4, 2, 24, 48
 PAD, EOS = 22, 0
 
 
-def gpt2(seed: int = 0) -> tuple[GPT2LMHeadModel, DecoderOnly]:
+def gpt2(seed: int = 0) -> tuple[Any, Any]:
     """Theirs and ours."""
     torch.manual_seed(seed)
     theirs = GPT2LMHeadModel(
@@ -26,24 +25,10 @@ def gpt2(seed: int = 0) -> tuple[GPT2LMHeadModel, DecoderOnly]:
         )
     ).eval()  # fmt: skip
     shake(theirs)
-    sizes: dict[str, Any] = {"width": WIDTH, "heads": HEADS, "layers": LAYERS, "hidden": HIDDEN, "length": LENGTH}
-    ours = DecoderOnly(DecoderOnlyConfig(vocabulary=WORDS, **sizes, bos=1, eos=EOS)).eval()
-    with torch.no_grad():
-        ours.embed.tokens.weight.copy_(theirs.transformer.wte.weight)
-        ours.embed.place.table.weight.copy_(theirs.transformer.wpe.weight)
-        for mine, block in zip(ours.decoder.layers, theirs.transformer.h, strict=True):
-            # Their Conv1D keeps weights as (inputs, outputs), and q, k, v side by side as ours do.
-            pour(mine.attention.project.qkv, block.attn.c_attn.weight.T, block.attn.c_attn.bias)
-            pour(mine.attention.out, block.attn.c_proj.weight.T, block.attn.c_proj.bias)
-            pour(mine.feedforward.widen, block.mlp.c_fc.weight.T, block.mlp.c_fc.bias)
-            pour(mine.feedforward.narrow, block.mlp.c_proj.weight.T, block.mlp.c_proj.bias)
-            mine.add_attention.before.load_state_dict(block.ln_1.state_dict())
-            mine.add_feedforward.before.load_state_dict(block.ln_2.state_dict())
-        ours.decoder.norm.load_state_dict(theirs.transformer.ln_f.state_dict())
-    return theirs, ours
+    return theirs, ours_of(theirs.config.to_dict(), theirs.state_dict())
 
 
-def marian(seed: int = 0) -> tuple[MarianMTModel, EncoderDecoder]:
+def marian(seed: int = 0) -> tuple[Any, Any]:
     """Theirs and ours; the target begins with padding, as Marian has it."""
     torch.manual_seed(seed)
     theirs = MarianMTModel(
@@ -55,58 +40,23 @@ def marian(seed: int = 0) -> tuple[MarianMTModel, EncoderDecoder]:
         )
     ).eval()  # fmt: skip
     shake(theirs)
-    with torch.no_grad():
-        theirs.final_logits_bias.normal_()
-    ours = EncoderDecoder(
-        EncoderDecoderConfig(
-            vocabulary=WORDS, width=WIDTH, heads=HEADS, encoder_layers=LAYERS, decoder_layers=LAYERS, hidden=HIDDEN,
-            positions="sinusoidal_halves", feedforward="silu", output_bias=True, length=LENGTH,
-            pad=PAD, bos=PAD, eos=EOS,
-        )
-    ).eval()  # fmt: skip
-    with torch.no_grad():
-        ours.source_embed.tokens.weight.copy_(theirs.model.shared.weight)
-        ours.output.linear.bias.copy_(theirs.final_logits_bias[0])
-    for mine, layer in zip(ours.encoder.layers, theirs.model.encoder.layers, strict=True):
-        pour_block(mine, layer)
-    for mine, layer in zip(ours.decoder.layers, theirs.model.decoder.layers, strict=True):
-        pour_block(mine, layer)
-        pour_attention(mine.cross, layer.encoder_attn)
-        pour_norm(mine.add_cross, layer.encoder_attn_layer_norm)
-    return theirs, ours
+    theirs.final_logits_bias.normal_()
+    return theirs, ours_of(theirs.config.to_dict(), theirs.state_dict())
 
 
 @torch.no_grad()
-def shake(model: nn.Module) -> None:
+def shake(model: nn.Module, by: float = 0.3) -> None:
     """Weights large enough that the model has opinions, biases and gains away from zeros and ones."""
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad and "embed_positions" not in name:
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    for parameter in model.parameters():
+        if parameter.requires_grad:  # Marian's sinusoids are parameters that must stay as they are
+            parameter.add_(by * torch.randn_like(parameter))
 
 
-@torch.no_grad()
-def pour(linear: nn.Linear, weight: Tensor, bias: Tensor) -> None:
-    linear.weight.copy_(weight)
-    linear.bias.copy_(bias)
-
-
-def pour_block(ours: Block, theirs: nn.Module) -> None:
-    pour_attention(ours.attention, theirs.self_attn)
-    pour_norm(ours.add_attention, theirs.self_attn_layer_norm)
-    pour_norm(ours.add_feedforward, theirs.final_layer_norm)
-    ours.feedforward.widen.load_state_dict(theirs.fc1.state_dict())
-    ours.feedforward.narrow.load_state_dict(theirs.fc2.state_dict())
-
-
-def pour_attention(ours: MultiHeadAttention, theirs: nn.Module) -> None:
-    q, k, v = theirs.q_proj, theirs.k_proj, theirs.v_proj
-    if hasattr(ours.project, "qkv"):
-        pour(ours.project.qkv, torch.cat([q.weight, k.weight, v.weight]), torch.cat([q.bias, k.bias, v.bias]))
-    else:
-        pour(ours.project.q, q.weight, q.bias)
-        pour(ours.project.kv, torch.cat([k.weight, v.weight]), torch.cat([k.bias, v.bias]))
-    ours.out.load_state_dict(theirs.out_proj.state_dict())
-
-
-def pour_norm(ours: Residual, theirs: nn.Module) -> None:
-    ours.after.load_state_dict(theirs.state_dict())
+def ours_of(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    """Our model of their config and tensors."""
+    family = FAMILIES[config["model_type"]]
+    named = family.spelled(tensors)
+    own = family.read(config, named.keys())
+    model = build(own).eval()
+    fill(model, family.rows(own), named, source="theirs", ignored=family.ignored)
+    return model

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
+from clearhead.nn.weights import distinct, write_tensors
 from clearhead.train.loop import train
 from clearhead.train.optim import build_optimizer
-from clearhead.train.weights import distinct, write_tensors
 from tests.unit.tiny_training import TinyModel, tiny_job, tiny_training
 
 TRAINING = tiny_training(steps=60, checkpoint_every=2, validate_every=7, ema=0.9, keep=2)

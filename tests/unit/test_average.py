@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.nn.weights import load_tensors, read_tensors, write_tensors
 from clearhead.train.average import MovingAverage, average
 from clearhead.train.loop import train
 from clearhead.train.run import Run
-from clearhead.train.weights import load_tensors, read_tensors, write_tensors
 from tests.unit.tiny_training import TinyModel, same_bits, snapshot, tiny_job, tiny_training
 
 

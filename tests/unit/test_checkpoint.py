@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.nn.weights import distinct, load_weights, read_tensors, save_weights, write_tensors
 from clearhead.train import checkpoint as checkpoint_module
 from clearhead.train import disk
 from clearhead.train.loop import train
 from clearhead.train.lora import add_lora, merge_lora
 from clearhead.train.run import Run, linked, open_run
-from clearhead.train.weights import distinct, load_weights, read_tensors, save_weights, write_tensors
 from tests.unit.tiny_training import TinyModel, files_below, same_bits, snapshot, tiny_job, tiny_training
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from clearhead.tasks.directory import load_model
+from clearhead.tasks.loading import load_model
 from tests.conftest import ROOT
 
 SMALL = ["train.steps=2", "data.sentences=300", "data.held_out=60", "train.progress=quiet", "model.width=16"]

@@ -9,9 +9,10 @@ import torch
 
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.tasks.directory import ModelParts, Settings, load_model, model_folder, save_model
+from clearhead.nn.weights import read_tensors, write_tensors
+from clearhead.tasks.directory import ModelParts, Settings, model_folder, save_model
+from clearhead.tasks.loading import load_model
 from clearhead.train.run import Run
-from clearhead.train.weights import read_tensors, write_tensors
 from tests.unit.small import MODES, VOCABULARY, read, small_model, tokens
 
 TOKENIZER = Tokenizer.train("word", ["a b c d e f g"], VOCABULARY)
@@ -82,8 +83,8 @@ BREAKAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "it has no model.safetensors"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "it has no tokenizer.json"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "neither a model directory"),
-    "torn config": (lambda folder: (folder / "config.json").write_text('{"a'), "cannot be read as a JSON object"),
-    "list as config": (lambda folder: (folder / "config.json").write_text("[1]"), "cannot be read as a JSON object"),
+    "torn config": (lambda folder: (folder / "config.json").write_text('{"a'), "JSON"),
+    "list as config": (lambda folder: (folder / "config.json").write_text("[1]"), "JSON"),
     "torn weights": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 20), "as safetensors"),
     "NaN": (with_nan, "'decoder.norm.weight' holds values that are not numbers"),
     "version": (edit(lambda about: about.update(format_version=99)), "format_version 99; this clearhead reads 1"),

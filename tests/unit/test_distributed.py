@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from clearhead.errors import ConfigError
+from clearhead.nn.weights import read_tensors
 from clearhead.tasks.registry import load, run_recipe
 from clearhead.train.distributed import ALONE, World, join, pick_device
 from clearhead.train.loop import train
-from clearhead.train.weights import read_tensors
 from tests.unit.tiny_training import TinyModel, tiny_job
 from tests.unit.train_in_ranks import FILES, TASKS, TRAINING, task_recipe
 

@@ -101,7 +101,7 @@ def test_a_forbidden_token_outside_the_vocabulary() -> None:
 @given(rows, st.integers(0, 14))
 def test_no_end_before(given_rows: Rows, count: int) -> None:
     same_as_theirs(
-        no_end_before(count, EOS),
+        no_end_before(count, {EOS}),
         lambda length: theirs.MinNewTokensLengthLogitsProcessor(length, count, EOS),
         given_rows,
     )
@@ -114,12 +114,12 @@ def test_tokens_that_have_no_score_do_no_harm(ours: Filter) -> None:
 
 
 def test_history_filters_are_those_asked_for_in_their_order() -> None:
-    assert history_filters(Decoding(), EOS) == []
-    assert history_filters(Decoding(shortest=3), None) == []
+    assert history_filters(Decoding(), {EOS}) == []
+    assert history_filters(Decoding(shortest=3), set()) == []
     every = Decoding(repetition_penalty=1.5, no_repeat=2, forbidden=((2, 3), (4,)), shortest=4)
-    assert len(history_filters(every, EOS)) == 4
+    assert len(history_filters(every, {EOS})) == 4
     for single in ("repetition_penalty", "no_repeat", "forbidden", "shortest"):
-        assert len(history_filters(Decoding(**{single: getattr(every, single)}), EOS)) == 1
+        assert len(history_filters(Decoding(**{single: getattr(every, single)}), {EOS})) == 1
 
 
 @given(rows)
@@ -127,7 +127,7 @@ def test_history_filters_together(given_rows: Rows) -> None:
     every = Decoding(repetition_penalty=1.5, no_repeat=2, forbidden=((2, 3), (4,)), shortest=4)
 
     def ours(score_BV: Tensor, seen: Sequence[Row]) -> Tensor:
-        for each in history_filters(every, EOS):
+        for each in history_filters(every, {EOS}):
             score_BV = each(score_BV, seen)
         return score_BV
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.feedforward import ACTIVATIONS
-from clearhead.nn.heads import POOLINGS, ClassHead, Pooler, Unembedding, WordHead
+from clearhead.nn.heads import POOLERS, POOLINGS, ClassHead, Pooler, Unembedding, WordHead
 from clearhead.nn.rows import Rows
 from clearhead.tap import watching
 from tests.parity.plain import same
@@ -59,17 +59,32 @@ def test_every_pooling_serves_the_model(name: str, counts: Tensor | None) -> Non
         same(logits_BC[b], model.classes(token_BL[b : b + 1, :count])[0])
 
 
-def test_the_pooler_bends_by_tanh() -> None:
-    pooler, x_BLD = Pooler(WIDTH, "first", dense=True), torch.randn(2, LENGTH, WIDTH)
-    assert pooler.dense is not None
-    expected = torch.tanh(x_BLD[:, 0] @ pooler.dense.weight.T + pooler.dense.bias)
+def bent_by_hand(name: str, x_D: list[float]) -> list[float]:
+    bent = {
+        "none": x_D,
+        "tanh": [math.tanh(x) for x in x_D],
+        "relu": [max(x, 0.0) for x in x_D],
+        "unit": [x / math.sqrt(sum(y * y for y in x_D)) for x in x_D],
+    }
+    return bent[name]
+
+
+@pytest.mark.parametrize("name", sorted(POOLERS))
+def test_a_pooler_projects_where_it_should_and_bends(name: str) -> None:
+    pooler, x_BLD = Pooler(WIDTH, "first", name), torch.randn(2, LENGTH, WIDTH)
+    first_BD = x_BLD[:, 0]
+    if name in ("tanh", "relu"):
+        first_BD = first_BD @ pooler.dense.weight.T + pooler.dense.bias
+    expected = torch.tensor([bent_by_hand(name, row) for row in first_BD.tolist()])
     same(pooler(x_BLD, Rows.of(None, LENGTH, pack=False)), expected)
-    same(Pooler(WIDTH, "first")(x_BLD, Rows.of(None, LENGTH, pack=False)), x_BLD[:, 0])
+    assert bool(list(pooler.parameters())) == (name in ("tanh", "relu"))
 
 
-def test_an_unknown_pooling_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"'mena'.*'mean'"):
+def test_an_unknown_name_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"pooling 'mena'.*'mean'"):
         Pooler(WIDTH, "mena")
+    with pytest.raises(ConfigError, match=r"pooler 'tan'.*'tanh'"):
+        Pooler(WIDTH, "mean", "tan")
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -7,7 +7,7 @@ import torch
 
 from clearhead.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from clearhead.nn.layout import for_decoding
-from clearhead.train.weights import load_weights, save_weights
+from clearhead.nn.weights import load_weights, save_weights
 
 TOKENS_BL = torch.tensor([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.weights import load_weights
 from clearhead.train import step as step_module
 from clearhead.train.blocks import find_blocks, recomputing
 from clearhead.train.checkpoint import State
@@ -22,7 +23,6 @@ from clearhead.train.loss import Terms
 from clearhead.train.optim import build_optimizer
 from clearhead.train.run import Run
 from clearhead.train.step import DivergenceError, Stepper
-from clearhead.train.weights import load_weights
 from tests.unit.tiny_training import (
     Batch,
     TinyModel,

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.weights import distinct
 from clearhead.train.loop import train
 from clearhead.train.lora import AdaptedLinear, add_lora, merge_lora, merged
 from clearhead.train.optim import thaw
-from clearhead.train.weights import distinct
 from tests.unit.tiny_training import TinyModel, same_bits, snapshot, tiny_job, tiny_training
 
 TOKENS = torch.arange(10).view(2, 5)

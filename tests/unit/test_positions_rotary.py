@@ -1,6 +1,7 @@
 """Rotary positions: complex numbers turned, so that only the distance is left in the dot product."""
 
 import cmath
+import math
 
 import pytest
 import torch
@@ -8,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clearhead.errors import ShapeError
+from clearhead.errors import ConfigError, ShapeError
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.masks import causal
 from clearhead.nn.positions import POSITIONS, Place
-from clearhead.nn.positions_rotary import Rotation
+from clearhead.nn.positions_rotary import Rotation, Stretch
 from clearhead.tap import watching
 from tests.parity.plain import same
 
@@ -24,7 +25,7 @@ def at(rotation: Rotation, x_K: Tensor, position: int) -> Tensor:
     return rotation(x_K.view(1, 1, 1, -1), torch.tensor([[position]])).flatten()
 
 
-def by_complex_numbers(x_K: Tensor, position: int, base: float, interleaved: bool) -> Tensor:
+def by_complex_numbers(x_K: Tensor, position: float, base: float, interleaved: bool) -> Tensor:
     """Pair i is one complex number, times e^(i·position·θ_i) with θ_i = base^(−2i/K) [su2021 eq. 13]."""
     x, width = x_K.tolist(), len(x_K)
     turned = [0.0] * width
@@ -100,3 +101,33 @@ def test_attention_turns_queries_and_keys_and_not_values(name: str, kv_heads: in
 def test_an_odd_head_is_refused() -> None:
     with pytest.raises(ShapeError, match="head_width=3"):
         POSITIONS["rotary"](Place(12, 4, 3))
+
+
+def stretched_by_hand(frequency: float, factor: float, length: int, low: float, high: float) -> float:
+    """Llama 3's three cases, by wavelengths."""
+    wavelength = 2 * math.pi / frequency
+    if wavelength < length / high:
+        return frequency
+    if wavelength > length / low:
+        return frequency / factor
+    share = (length / wavelength - low) / (high - low)
+    return (1 - share) * frequency / factor + share * frequency
+
+
+@given(st.floats(1, 32), st.integers(8, 512), st.floats(0.5, 2), st.floats(3, 8), st.sampled_from([50.0, 10_000.0]))
+def test_only_slow_pairs_are_stretched(factor: float, length: int, low: float, high: float, base: float) -> None:
+    frequency_K = torch.tensor([base ** (-i / 8) for i in range(8)], dtype=torch.float64)
+    by_hand = [stretched_by_hand(f, factor, length, low, high) for f in frequency_K.tolist()]
+    assert Stretch(factor, length, low, high)(frequency_K).tolist() == pytest.approx(by_hand)
+
+
+@given(places, forms, st.sampled_from([2, 5]))
+def test_all_pairs_stretched_are_positions_between(position: int, interleaved: bool, factor: int) -> None:
+    slow, x_K = Rotation(8, interleaved=interleaved, stretch=Stretch(factor)), torch.randn(8)
+    same(at(slow, x_K, position), by_complex_numbers(x_K, position / factor, 10_000.0, interleaved), 5e-4)
+
+
+@pytest.mark.parametrize(("factor", "low", "high"), [(0.0, 1.0, 4.0), (-1.0, 1.0, 4.0), (2.0, 4.0, 4.0)])
+def test_a_stretch_that_cannot_be(factor: float, low: float, high: float) -> None:
+    with pytest.raises(ConfigError, match="low < high"):
+        Stretch(factor, 16, low, high)

@@ -27,7 +27,8 @@ def test_every_command_runs(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     commands = [command[1:] for command in COMMANDS if command[0] == "clearhead"]
-    assert [command[0] for command in commands] == ["train", "translate", "info", "translate", "translate", "score"]
+    verbs = ["train", "translate", "info", "translate", "translate", "score", "convert", "translate"]
+    assert [command[0] for command in commands] == verbs
     for command in commands:
         smaller = [word for setting in SMALL for word in ("--set", setting)] if command[0] == "train" else []
         with pytest.raises(SystemExit) as leaving:

@@ -11,7 +11,7 @@ from clearhead.errors import ClearheadError, ConfigError, ShapeError
 from clearhead.models.decoder_only import DecoderOnlyConfig
 from clearhead.models.presets import PRESETS, build, preset
 from clearhead.nn.feedforward import FEEDFORWARDS
-from clearhead.nn.heads import POOLINGS
+from clearhead.nn.heads import POOLERS, POOLINGS
 from clearhead.nn.init import INITS
 from clearhead.nn.norm import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -29,10 +29,12 @@ TABLES: dict[str, Any] = {
     "combination": COMBINATIONS,
     "init": INITS,
     "pooling": POOLINGS,
+    "pooler": POOLERS,
 }
 CHOICES = [(mode, field.name) for mode in sorted(MODES) for field in fields(MODES[mode][1]) if field.name in TABLES]
 SIZES = ("vocabulary", "target_vocabulary", "width", "heads", "kv_heads", "head_width", "layers", "encoder_layers",
-         "decoder_layers", "hidden", "length", "window")  # fmt: skip
+         "decoder_layers", "hidden", "length", "window", "embedding_width", "distinct", "buckets", "farthest",
+         "rotary_length")  # fmt: skip
 COUNTED = [(mode, field.name) for mode in sorted(MODES) for field in fields(MODES[mode][1]) if field.name in SIZES]
 DROPPED = [
     (mode, field.name) for mode in sorted(MODES) for field in fields(MODES[mode][1]) if field.name.endswith("dropout")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from clearhead.nn.weights import read_tensors
 from clearhead.train.interrupt import InterruptionError
 from clearhead.train.loop import train
 from clearhead.train.run import Run
-from clearhead.train.weights import read_tensors
 from tests.unit.tiny_training import Batch, TinyModel, files_below, same_bits, snapshot, tiny_job, tiny_training
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError, DataError
+from clearhead.nn.weights import read_tensors
 from clearhead.tasks import word_alignment
 from clearhead.tasks.batches import Epochs, by_length
 from clearhead.tasks.language_model import LanguageModel
 from clearhead.tasks.losses import word_loss
-from clearhead.tasks.pair_data import PairBatch, PairParts, as_pairs, parts_of
+from clearhead.tasks.pair_data import Frame, PairBatch, PairParts, as_pairs, parts_of
 from clearhead.tasks.recipe import Data, Recipe
 from clearhead.tasks.registry import TASKS, load, run_recipe
 from clearhead.tasks.text_data import TextParts
@@ -24,7 +25,6 @@ from clearhead.tasks.translator import Translator
 from clearhead.tasks.word_alignment import alignment_errors, best_head, word_links
 from clearhead.train.distributed import World
 from clearhead.train.loss import IGNORE, cross_entropy
-from clearhead.train.weights import read_tensors
 from tests.unit.tiny_tasks import PAIR, copy_pairs, tiny_recipe
 from tests.unit.tiny_training import same_bits
 
@@ -73,9 +73,10 @@ def test_the_loss_is_that_of_the_references_one_by_one(translator: Translator) -
     total, count = 0.0, 0
     for source, target in VALID[:10]:
         batch = PairBatch.of(
-            translator.tokenizer.encode_batch([source]), translator.tokenizer.encode_batch([target]),
-            bos=translator.config.bos, eos=translator.config.eos,
-        )  # fmt: skip
+            translator.tokenizer.encode_batch([source]),
+            translator.tokenizer.encode_batch([target]),
+            Frame((), (translator.config.eos,), (translator.config.bos,), translator.config.eos),
+        )
         with torch.no_grad():
             logits_BLV = translator.model(batch.source_BM, batch.target_BL)
         total += float(F.cross_entropy(logits_BLV[0], batch.label_BL[0], reduction="sum"))

@@ -21,10 +21,11 @@ def average(
     weights is as in the last checkpoint named. The path of the new model directory is printed.
     """
     from clearhead.errors import CheckpointError, ConfigError
-    from clearhead.tasks.directory import load_model, read_settings, save_model
+    from clearhead.nn.weights import load_tensors
+    from clearhead.tasks.directory import read_settings, save_model
+    from clearhead.tasks.loading import load_model
     from clearhead.train.average import average as mean_of
     from clearhead.train.run import Run
-    from clearhead.train.weights import load_tensors
 
     if out.exists():
         raise ConfigError(f"the output folder {str(out)!r} exists already; name another, or remove it first")

@@ -1,4 +1,4 @@
-"""`clearhead classify`: the class of a text, or the label of each of its words."""
+"""`clearhead classify`: the class of a text or of an image, or the label of each word of a text."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from clearhead.cli.text import (
 from clearhead.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from clearhead.tasks.image_classifier import ImageClassifier
     from clearhead.tasks.text_classifier import TextClassifier
     from clearhead.tasks.token_classifier import TokenClassifier
 
@@ -35,7 +36,8 @@ def classify(
     """Say of which class texts are, or lines of stdin.
 
     Each answer is the likeliest class and its probability; JSON has all of them. A model that labels words (named
-    entities) answers with a line for each word, its label behind it, and an empty line after each text.
+    entities) answers with a line for each word, its label behind it, and an empty line after each text. For a model
+    that reads images, the texts are paths of image files.
     """
     from clearhead.tasks.registry import load
 
@@ -50,7 +52,7 @@ def classify(
                 typer.echo(shown)
 
 
-def _of_texts(classifier: "TextClassifier", texts: list[str]) -> Iterator[Answer]:
+def _of_texts(classifier: "TextClassifier | ImageClassifier", texts: list[str]) -> Iterator[Answer]:
     for probabilities in classifier.predict(texts):
         label = max(probabilities, key=probabilities.__getitem__)
         yield f"{label}\t{probabilities[label]:.4f}", {"label": label, "probabilities": probabilities}
@@ -63,5 +65,6 @@ def _of_words(classifier: "TokenClassifier", texts: list[str]) -> Iterator[Answe
 
 ANSWERS: dict[str, Callable[[Any, list[str]], Iterator[Answer]]] = {
     "text_classification": _of_texts,
+    "image_classification": _of_texts,
     "token_classification": _of_words,
 }

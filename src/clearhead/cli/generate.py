@@ -13,6 +13,7 @@ from clearhead.cli.text import (
     TextArguments,
     ThreadsOption,
     batches,
+    say_as_written,
     say_json,
 )
 
@@ -58,6 +59,9 @@ def generate(
     threads: ThreadsOption = None,
     compiled: CompileOption = False,
     option: MoreOptions = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Answer texts as messages, by the model's chat template.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with texts, or with each line of stdin.
@@ -83,8 +87,11 @@ def generate(
         **options_of(option),
     }
     writer = LanguageModel.from_pretrained(model, precision=precision, threads=threads, compiled=compiled)
+    if chat:
+        _answer(writer, text, options, as_json)
+        return
     if text and len(text) == 1 and not as_json and n_best is None:
-        _say_as_it_is_written(writer, text[0], options)
+        say_as_written(writer.stream(text[0], **options), text[0])
         return
     for prompts in batches(text):
         for prompt, answers in zip(prompts, writer.answers(prompts, **options), strict=True):
@@ -97,10 +104,11 @@ def generate(
                     typer.echo(f"{score}{prompt}{answer.text}")
 
 
-def _say_as_it_is_written(writer: "LanguageModel", prompt: str, options: dict[str, Any]) -> None:
-    pieces = writer.stream(prompt, **options)
-    first = next(pieces, "")  # what cannot be met is refused before anything is said
-    typer.echo(prompt + first, nl=False)
-    for piece in pieces:
-        typer.echo(piece, nl=False)
-    typer.echo()
+def _answer(writer: "LanguageModel", text: list[str] | None, options: dict[str, Any], as_json: bool) -> None:
+    """Answer each message by itself."""
+    for messages in batches(text):
+        for message in messages:
+            if as_json:
+                say_json({"message": message, "answer": writer.chat(message, **options)})
+            else:
+                say_as_written(writer.stream_chat(message, **options))

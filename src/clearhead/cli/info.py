@@ -12,20 +12,22 @@ __all__ = ["info"]
 
 
 def info(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model directory, or a run's: its best checkpoint.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Model directory, run, other project's folder, GGUF file, hub name.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model directory holds.
 
     Its task, architecture and languages, how many parameters each part has, and every setting.
     """
-    from clearhead.tasks.directory import load_model, model_folder
+    from clearhead.tasks.loading import find_model, load_model
 
-    folder = model_folder(model)
-    parts = load_model(folder)
+    found = find_model(model)
+    parts = load_model(found)
     table = parts.model.parameters_table()
     about = {
-        "folder": str(folder),
+        "folder": str(found),
         "task": parts.settings.task,
         "architecture": parts.settings.architecture,
         "languages": list(parts.settings.languages),

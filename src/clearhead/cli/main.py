@@ -29,6 +29,10 @@ VERBS: dict[str, str] = {
     "score": "Say how likely texts are, or lines of stdin.",
     "classify": "Say of which class texts are, or lines of stdin.",
     "fill": "Fill in the words that texts, or lines of stdin, hide.",
+    "embed": "Give the vectors of texts, or of lines of stdin.",
+    "convert": "Turn a model into another format, or another project's into ours.",
+    "fit": "Learn to predict a column of a table.",
+    "predict": "Add what a model says to each row of a table.",
     "average": "Average the weights of several checkpoints.",
     "info": "Show what a model directory holds.",
 }

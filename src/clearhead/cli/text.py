@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -23,6 +24,7 @@ __all__ = [
     "TextArguments",
     "ThreadsOption",
     "batches",
+    "say_as_written",
     "say_figures",
     "say_json",
     "say_line",
@@ -32,7 +34,10 @@ TextArguments = Annotated[
     list[str] | None, typer.Argument(metavar="TEXT", help="Texts; where there is none, each line of stdin is one.")
 ]
 ModelOption = Annotated[
-    Path, typer.Option("--model", "-m", metavar="DIR", help="Model directory, or a run's: its best checkpoint.")
+    Path,
+    typer.Option(
+        "--model", "-m", metavar="MODEL", help="Model directory, run, Hugging Face folder, GGUF file, hub name."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, one object per line.")]
 PrecisionOption = Annotated[
@@ -68,6 +73,14 @@ def batches(texts: Sequence[str] | None) -> Iterator[list[str]]:
 def say_line(text: str) -> None:
     """A text as one line on stdout."""
     typer.echo(" ".join(text.splitlines()))
+
+
+def say_as_written(pieces: Iterator[str], before: str = "") -> None:
+    """A text on stdout in pieces as they come; what cannot be met is refused before anything is said."""
+    first = next(pieces, "")
+    for piece in chain([before + first], pieces):
+        typer.echo(piece, nl=False)
+    typer.echo()
 
 
 def say_json(values: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from clearhead.cli.text import (
     TextArguments,
     ThreadsOption,
     batches,
+    say_as_written,
     say_json,
     say_line,
 )
@@ -56,8 +57,8 @@ def translate(
 ) -> None:
     """Translate texts, or stdin line by line.
 
-    Each text is cut into sentences, which are put together again. Characters that the model has never seen are read
-    as <unk>, or in bytes where its tokenizer has them.
+    Each text is cut into sentences, which are put together again; a single text appears as it is written. Characters
+    that the model has never seen are read as <unk>, or in bytes where its tokenizer has them.
     """
     from clearhead.tasks.translator import Translator
 
@@ -69,12 +70,15 @@ def translate(
         "prefix": prefix,
         "forbidden": forbid or (),
         "required": require or (),
-        "alignments": alignments,
         **options_of(option),
     }
     translator = Translator.from_pretrained(model, precision=precision, threads=threads, compiled=compiled)
+    if text and len(text) == 1 and len(text[0].splitlines()) == 1 and not (as_json or alignments or n_best):
+        say_as_written(translator.stream(text[0], **options))
+        return
     for sources in batches(text):
-        for source, answers in zip(sources, translator.answers(sources, **options), strict=True):
+        found = translator.answers(sources, alignments=alignments, **options)
+        for source, answers in zip(sources, found, strict=True):
             if as_json:
                 others = {"answers": [answer_values(one, "translation") for one in answers]} if n_best else {}
                 say_json({"source": source, **answer_values(answers[0], "translation"), **others})

@@ -18,7 +18,9 @@ from typing import NamedTuple, final
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
+from tokenizers.processors import TemplateProcessing
 
+from clearhead.data.roles import SPELLINGS, known_roles, read_roles, write_roles
 from clearhead.data.tokenizer_kinds import KINDS, Training
 from clearhead.errors import ConfigError, DataError
 
@@ -27,17 +29,6 @@ __all__ = ["SPECIALS", "Piece", "Tokenizer"]
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
 PAD = "<pad>"
 SPECIAL_FORM = re.compile(r"<[^<>\s]*\w[^<>\s]*>")
-
-# What each role is called, ours first, then other projects' tokenizer files; the first that a vocabulary has counts.
-SPELLINGS: dict[str, tuple[str, ...]] = {
-    "pad": ("<pad>", "[PAD]"),
-    "bos": ("<bos>", "<s>", "<|begin_of_text|>", "<|im_start|>", "<|endoftext|>"),
-    "eos": ("<eos>", "</s>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>"),
-    "unknown": ("<unk>", "[UNK]"),
-    "mask": ("<mask>", "[MASK]"),
-    "cls": ("<cls>", "[CLS]"),
-    "sep": ("<sep>", "[SEP]"),
-}
 
 
 class Piece(NamedTuple):
@@ -58,11 +49,15 @@ class Tokenizer:
 
     It adds nothing by itself: whoever wants `<bos>` or `<eos>` around a sentence adds `tokenizer.bos` and
     `tokenizer.eos`; a special token that this vocabulary lacks is None. Text that merely looks like a special
-    token is ordinary text, except to `encode_marked`.
+    token is ordinary text, except to `encode_marked`. What another project's file would add is told by `around`.
     """
 
-    def __init__(self, engine: Engine, names: Mapping[str, str] | None = None) -> None:
-        """Wrap an engine; `names` says which token plays a role (`{"eos": "</s>"}`) where the usual names mislead."""
+    def __init__(self, engine: Engine, names: Mapping[str, str | None] | None = None) -> None:
+        """Wrap an engine.
+
+        `names` says which token plays a role (`{"eos": "</s>"}`), or that none does (`{"bos": None}`), where the
+        usual names mislead.
+        """
         unknown_role = next((role for role in names or {} if role not in SPELLINGS), None)
         if unknown_role is not None:
             raise ConfigError(f"no special token has the role {unknown_role!r}; the roles are {sorted(SPELLINGS)}")
@@ -70,8 +65,9 @@ class Tokenizer:
         engine.no_padding()
         engine.encode_special_tokens = True
         self._engine = engine
+        self._names = dict(names or {})
         roles = {role: self._first(spellings) for role, spellings in SPELLINGS.items()}
-        roles |= {role: self.id_of(token) for role, token in (names or {}).items()}
+        roles |= {role: None if token is None else self.id_of(token) for role, token in self._names.items()}
         self.pad, self.bos, self.eos = roles["pad"], roles["bos"], roles["eos"]
         self.unknown, self.mask = roles["unknown"], roles["mask"]
         self.cls, self.sep = roles["cls"], roles["sep"]
@@ -112,8 +108,11 @@ class Tokenizer:
         return cls(engine)
 
     @classmethod
-    def load(cls, path: str | Path, names: Mapping[str, str] | None = None) -> "Tokenizer":
-        """Read a `tokenizer.json`, ours or another project's, or the one in the folder `path`."""
+    def load(cls, path: str | Path, names: Mapping[str, str | None] | None = None) -> "Tokenizer":
+        """Read a `tokenizer.json`, ours or another project's, or the one in the folder `path`.
+
+        A `tokenizer_config.json` beside it says which token plays which role, unless `names` does.
+        """
         file = Path(path)
         file = file / "tokenizer.json" if file.is_dir() else file
         if not file.is_file():
@@ -122,15 +121,17 @@ class Tokenizer:
             engine = Engine.from_str(file.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
             raise DataError(f"{str(file)!r} is not a tokenizer file: {error}") from error
-        return cls(engine, names)
+        return cls(engine, known_roles(engine, read_roles(file.parent)) | dict(names or {}))
 
     def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json`, or into the folder `path`, whole or not at all."""
+        """Write `tokenizer.json`, or into the folder `path`, whole or not at all; beside it, names given to roles."""
         file = Path(path)
         file = file / "tokenizer.json" if file.is_dir() else file
         aside = file.with_name(f".{file.name}-{os.getpid()}")
         try:
             aside.write_text(self._engine.to_str(pretty=True), encoding="utf-8")
+            if self._names:
+                write_roles(file.parent, self._names)
             aside.replace(file)
         finally:
             aside.unlink(missing_ok=True)
@@ -197,6 +198,26 @@ class Tokenizer:
     def special_ids(self) -> frozenset[int]:
         """The ids of all special tokens."""
         return frozenset(id for id, token in self._engine.get_added_tokens_decoder().items() if token.special)
+
+    @cached_property
+    def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The special tokens that the file's own rules put before and after a text: `[CLS]` and `[SEP]`, or none.
+
+        A model that was trained elsewhere has seen no text without them.
+        """
+        some = "a" if self.encode("a") else next(filter(self.encode, self._engine.get_vocab()), "")
+        found = self._engine.encode(some, add_special_tokens=True)
+        text = [place for place, sequence in enumerate(found.sequence_ids) if sequence is not None]
+        return tuple(found.ids[: min(text, default=None)]), tuple(found.ids[max(text, default=len(found.ids)) + 1 :])
+
+    def framed(self, before: Sequence[int], after: Sequence[int]) -> "Tokenizer":
+        """The same, whose file has rules that put these special tokens around a text, as other projects want it."""
+        engine = Engine.from_str(self._engine.to_str())
+        first, last = ([self.token_of(id) for id in ids] for ids in (before, after))
+        single, more = [*first, "$A", *last], ["$B:1", *(f"{token}:1" for token in last)]
+        ids = [(self.token_of(id), id) for id in {*before, *after}]
+        engine.post_processor = TemplateProcessing(single=single, pair=[*single, *more], special_tokens=ids)
+        return Tokenizer(engine, self._names)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -7,7 +7,7 @@ those among the first `beams` that end are finished, and the first `beams` that 
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
@@ -65,7 +65,7 @@ class Node:
         return [node.token for node in self.path()]
 
 
-def _in_banks(offer: Sequence[Candidate], before: Sequence[Node], eos: int | None, steps_left: int) -> list[Candidate]:
+def _in_banks(offer: Sequence[Candidate], before: Sequence[Node], ends: Set[int], steps_left: int) -> list[Candidate]:
     """The candidates of a beam with required words, in the order in which it keeps them [post2018].
 
     Those that can no longer meet the requirements leave. The others are sorted into banks by how much is left to meet;
@@ -74,7 +74,7 @@ def _in_banks(offer: Sequence[Candidate], before: Sequence[Node], eos: int | Non
     banks: dict[int, list[Candidate]] = {}
     for one in sorted(offer, key=lambda one: -one.total):
         left = before[one.parent].required.after(one.token).left
-        if left <= (0 if one.token == eos else steps_left):
+        if left <= (0 if one.token in ends else steps_left):
             banks.setdefault(left, []).append(one)
     ordered = [banks[left] for left in sorted(banks)]
     return [one for turn in zip_longest(*ordered) for one in turn if one is not None]
@@ -106,10 +106,10 @@ def beam(
     """Search on from each prompt; `attention` tells what the last step looked at, as (B, T, source)."""
     device = prompts.token_BT.device
     searches = [
-        _Search(prompt, decoding, prompts.eos, longest)
+        _Search(prompt, decoding, prompts.ends, longest)
         for prompt, longest in zip(prompts.lists(), prompts.longest_B, strict=True)
     ]
-    filters = history_filters(decoding, prompts.eos)
+    filters = history_filters(decoding, prompts.ends)
     coverage = Coverage(decoding.coverage_penalty, attention, prompts.count_B)
     logits_BTV, state = model.step(prompts.token_BT, state, count_B=prompts.count_B, last=True)
     _check_required(decoding, logits_BTV.shape[-1])
@@ -182,8 +182,8 @@ class _Search:
     The beam always has its full width: where fewer can go on, dead ones fill it up, which nothing follows.
     """
 
-    def __init__(self, prompt: Sequence[int], decoding: Decoding, eos: int | None, longest: int) -> None:
-        self.prompt, self.decoding, self.eos, self.longest = prompt, decoding, eos, longest
+    def __init__(self, prompt: Sequence[int], decoding: Decoding, ends: Set[int], longest: int) -> None:
+        self.prompt, self.decoding, self.ends, self.longest = prompt, decoding, ends, longest
         self.running = [Node(-1, 0.0, 0.0, required=Constraints.of(decoding.required))]
         self.finished: list[tuple[float, Node]] = []
         self.parents: list[int] = []
@@ -222,7 +222,7 @@ class _Search:
             room = in_group
             for rank, one in enumerate(self._ranked(offer, before, group)[: 2 * in_group]):
                 node = before[one.parent].child(one)
-                if one.token == self.eos or length == self.longest:
+                if one.token in self.ends or length == self.longest:
                     if rank < in_group and not self._known(node):
                         ended.append(node)
                         score = node.total / length**decoding.length_penalty + penalty[one.parent]
@@ -241,7 +241,7 @@ class _Search:
     def _ranked(self, offer: Sequence[Candidate], before: Sequence[Node], group: int) -> Sequence[Candidate]:
         """The candidates in the order in which this group of hypotheses takes them."""
         if self.decoding.required:
-            return _in_banks(offer, before, self.eos, self.longest - len(self.steps) - 1)
+            return _in_banks(offer, before, self.ends, self.longest - len(self.steps) - 1)
         if self.decoding.groups == 1:
             return offer
         in_group = self.decoding.beams // self.decoding.groups
@@ -267,9 +267,10 @@ class _Search:
         if not self.finished:
             raise DecodingError("nothing that is allowed can follow: allow more words, or a greater length")
         chosen = self.finished[: self.decoding.best]
-        return Found([_decoded(node, self.eos) for _, node in chosen], [score for score, _ in chosen], self.steps)
+        return Found([_decoded(node, self.ends) for _, node in chosen], [score for score, _ in chosen], self.steps)
 
 
-def _decoded(node: Node, eos: int | None) -> Decoded:
+def _decoded(node: Node, ends: Set[int]) -> Decoded:
     tokens = node.tokens
-    return Decoded(tokens[:-1] if tokens[-1] == eos else tokens, [one.score for one in node.path()])
+    scores = [one.score for one in node.path()]
+    return Decoded(tokens[:-1], scores, end=tokens[-1]) if tokens[-1] in ends else Decoded(tokens, scores)

@@ -32,7 +32,7 @@ def contrast(model: Any, state: DecodingState, prompts: Prompts, *, decoding: De
         raise DecodingError("contrastive search compares the vectors of one model: it cannot be asked of several")
     written = [Decoded() for _ in range(len(prompts))]
     going, texts = list(range(len(prompts))), prompts.lists()
-    filters = history_filters(decoding, prompts.eos)
+    filters = history_filters(decoding, prompts.ends)
     hidden = _Hidden()
     with watching(model, {LAST: hidden}):
         logits_BTV, state = model.step(prompts.token_BT, state, count_B=prompts.count_B)
@@ -53,7 +53,7 @@ def contrast(model: Any, state: DecodingState, prompts: Prompts, *, decoding: De
             chosen_B1 = worth_BK.masked_fill(score_BK == float("-inf"), float("-inf")).argmax(1, keepdim=True)
             token_B, score_B = (x_BK.gather(1, chosen_B1)[:, 0].tolist() for x_BK in (token_BK, score_BK))
             for row, token, score in zip(going, token_B, score_B, strict=True):
-                written[row].add(token, score, prompts.eos)
+                written[row].add(token, score, prompts.ends)
             yield written
             staying = [place for place, row in enumerate(going) if not done(written[row], prompts.longest_B[row])]
             if not staying:

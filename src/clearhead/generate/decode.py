@@ -1,6 +1,6 @@
 """The one loop of decoding without search: read, choose a token for each row, read it, until every row has ended."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 import torch
@@ -18,15 +18,17 @@ Choose = Callable[[Tensor, Sequence[int]], Tensor]
 
 @dataclass
 class Decoded:
-    """What was written for one row, without the prompt and without `eos`.
+    """What was written for one row, without the prompt and without the token that ended it.
 
-    scores    log-probabilities of the tokens and, where the row ended by itself, of `eos`
+    scores    log-probabilities of the tokens and, where the row ended by itself, of that last one
+    end       which one it was
     stopped   set by whoever reads along and has seen enough: the row leaves
     """
 
     tokens: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     stopped: bool = False
+    end: int | None = field(default=None, compare=False)
 
     @property
     def ended(self) -> bool:
@@ -36,19 +38,24 @@ class Decoded:
     def score(self) -> float:
         return sum(self.scores)
 
-    def add(self, token: int, score: float, eos: int | None) -> None:
+    def add(self, token: int, score: float, ends: Set[int]) -> None:
         self.scores.append(score)
-        if token != eos:
+        if token in ends:
+            self.end = token
+        else:
             self.tokens.append(token)
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """What is gone on with: of row b of `token_BT` the first `count_B[b]` tokens, by at most `longest_B[b]` more."""
+    """What is gone on with: of row b of `token_BT` the first `count_B[b]` tokens, by at most `longest_B[b]` more.
+
+    eos   the token that ends a row, or each of several that do
+    """
 
     token_BT: Tensor
     longest_B: Sequence[int]
-    eos: int | None
+    eos: int | Set[int] | None
     count_B: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -60,6 +67,11 @@ class Prompts:
 
     def __len__(self) -> int:
         return len(self.token_BT)
+
+    @property
+    def ends(self) -> Set[int]:
+        """The tokens that end a row."""
+        return self.eos if isinstance(self.eos, Set) else frozenset() if self.eos is None else frozenset({self.eos})
 
     def lists(self) -> list[list[int]]:
         """The prompts without padding."""
@@ -110,7 +122,7 @@ def decode(
         token_B = choose(score_BV, going)
         score_B = (logits_BV.gather(1, token_B[:, None]) - normaliser_B1)[:, 0]
         for row, token, score in zip(going, token_B.tolist(), score_B.tolist(), strict=True):
-            written[row].add(token, score, prompts.eos)
+            written[row].add(token, score, prompts.ends)
         yield written
         staying = [place for place, row in enumerate(going) if not done(written[row], prompts.longest_B[row])]
         if not staying:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 from clearhead.errors import DecodingError
@@ -68,6 +69,9 @@ class Decoding:
         for name, least in LEAST.items():
             if not getattr(self, name) >= least:
                 raise DecodingError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not isfinite(value):
+                raise DecodingError(f"{name} must be a number: {name}={value}")
         for name in ("top_p", "min_p", "typical", "contrast"):
             if not 0 <= getattr(self, name) <= 1:
                 raise DecodingError(f"{name} must lie between 0 and 1: {name}={getattr(self, name)}")

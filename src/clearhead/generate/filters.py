@@ -6,7 +6,7 @@ logits processor of the same purpose does in transformers, and they come in the 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import NamedTuple
 
 import torch
@@ -45,7 +45,7 @@ Filter = Callable[[Tensor, Sequence[Row]], Tensor]  # scores (B, V) and their ro
 Narrowing = Callable[[Tensor], Tensor]  # scores (B, V) -> scores (B, V)
 
 
-def history_filters(decoding: Decoding, eos: int | None) -> list[Filter]:
+def history_filters(decoding: Decoding, ends: Set[int]) -> list[Filter]:
     """The filters that were asked for: none of them for the usual `Decoding`."""
     filters: list[Filter] = []
     if decoding.repetition_penalty != 1:
@@ -54,8 +54,8 @@ def history_filters(decoding: Decoding, eos: int | None) -> list[Filter]:
         filters.append(no_repeat(decoding.no_repeat))
     if decoding.forbidden:
         filters.append(forbid(decoding.forbidden))
-    if decoding.shortest and eos is not None:
-        filters.append(no_end_before(decoding.shortest, eos))
+    if decoding.shortest and ends:
+        filters.append(no_end_before(decoding.shortest, ends))
     return filters
 
 
@@ -121,11 +121,11 @@ def forbid(phrases: Sequence[Sequence[int]]) -> Filter:
     return refuse
 
 
-def no_end_before(count: int, eos: int) -> Filter:
-    """Let `eos` not come before `count` tokens are written."""
+def no_end_before(count: int, ends: Set[int]) -> Filter:
+    """Let no token that ends a row come before `count` tokens are written."""
 
     def refuse(score_BV: Tensor, rows: Sequence[Row]) -> Tensor:
-        early = ([eos] if len(row.written) < count else [] for row in rows)
+        early = (sorted(ends) if len(row.written) < count else [] for row in rows)
         return score_BV.masked_fill(_at(score_BV, early), -math.inf)
 
     return refuse

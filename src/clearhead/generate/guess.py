@@ -5,7 +5,7 @@ the model in a single step, which costs little more than one token, and every gu
 chosen itself is a step saved [leviathan2023]. The words are those of greedy decoding, always.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def guess_ahead(model: Step, state: DecodingState, prompts: Prompts, *, count: i
         score_BT = (score_BT1 - normaliser(logits_BTV))[..., 0].tolist()
         for row, guess, *chosen in zip(going, guesses, token_BT1[..., 0].tolist(), score_BT, strict=True):
             texts[row] += _agreed(
-                written[row], guess, list(zip(*chosen, strict=True)), prompts.longest_B[row], prompts.eos
+                written[row], guess, list(zip(*chosen, strict=True)), prompts.longest_B[row], prompts.ends
             )
         yield written
         staying = [place for place, row in enumerate(going) if not done(written[row], prompts.longest_B[row])]
@@ -64,12 +64,12 @@ def guess_ahead(model: Step, state: DecodingState, prompts: Prompts, *, count: i
 
 
 def _agreed(
-    written: Decoded, guess: Sequence[int], chosen: Sequence[tuple[int, float]], longest: int, eos: int | None
+    written: Decoded, guess: Sequence[int], chosen: Sequence[tuple[int, float]], longest: int, ends: Set[int]
 ) -> list[int]:
     """Write what the model has chosen after each guess, up to the first one that it would not have made itself."""
     new = []
     for place, (token, score) in enumerate(chosen):
-        written.add(token, score, eos)
+        written.add(token, score, ends)
         new.append(token)
         if done(written, longest) or place >= len(guess) or guess[place] != token:
             break

@@ -22,7 +22,7 @@ def write(model: Step, state: DecodingState, prompts: Prompts, decoding: Decodin
     """Without search, a token at a time: all rows as they stand after each step."""
     if decoding.contrast:
         return contrast(model, state, prompts, decoding=decoding)
-    filters = history_filters(decoding, prompts.eos)
+    filters = history_filters(decoding, prompts.ends)
     if decoding.guess and not filters:
         return guess_ahead(model, state, prompts, count=decoding.guess)
     choose = drawing(decoding, len(prompts)) if decoding.temperature else take_best

@@ -15,6 +15,7 @@ from clearhead.nn.init import INITS
 from clearhead.nn.masks import Mask
 from clearhead.nn.norm import NORMS
 from clearhead.nn.positions import POSITIONS, Place
+from clearhead.nn.positions_rotary import Stretch
 from clearhead.nn.residual import RESIDUALS, Join, Residual
 from clearhead.nn.rows import Rows
 from clearhead.nn.scores import SCORES
@@ -31,6 +32,7 @@ class DecoderOnlyConfig:
     hidden       width of the feed-forward layer
     window       how far back a position sees, None for all the way
     base         of the wavelengths of sinusoidal and rotary positions
+    rotary_factor, rotary_length, rotary_bounds  a `Stretch` of rotary positions: factor, length, (low, high)
     residual_factor  the λ of the residual `scaled`
     persistent   slots of persistent memory in each attention, 0 for none
     biases       of q, k, v together, of the attention's output, and of the feed-forward layer
@@ -46,6 +48,9 @@ class DecoderOnlyConfig:
     hidden: int = 3072
     positions: str = "learned"
     base: float = 10_000.0
+    rotary_factor: float = 1.0
+    rotary_length: int | None = None
+    rotary_bounds: tuple[float, float] = (1.0, 4.0)
     window: int | None = None
     residual: str = "pre_norm"
     residual_factor: float = 1.0
@@ -70,7 +75,7 @@ class DecoderOnlyConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "layers", "hidden", "length")
-        check_sizes(self, "kv_heads", "head_width", "window")
+        check_sizes(self, "kv_heads", "head_width", "window", "rotary_length")
         check_sizes(self, "persistent", least=0)
         check_rates(self, "dropout", "attention_dropout", "hidden_dropout")
 
@@ -82,7 +87,8 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.config = c = config
         head_width = c.head_width or c.width // c.heads
-        place = Place(c.width, c.heads, head_width, length=c.length, causal=True, base=c.base)
+        stretch = Stretch(c.rotary_factor, c.rotary_length, *c.rotary_bounds)
+        place = Place(c.width, c.heads, head_width, length=c.length, causal=True, base=c.base, stretch=stretch)
         positions = pick(POSITIONS, c.positions, "positions")(place)
         placement = pick(RESIDUALS, c.residual, "residual")
         project_bias, out_bias, feedforward_bias = c.biases

@@ -32,9 +32,11 @@ class EncoderDecoderConfig:
     target_vocabulary  None where both sides share one vocabulary and one embedding
     hidden             width of the feed-forward layer
     base               of the wavelengths of sinusoidal and rotary positions
+    buckets, farthest  groups of distances, and from which distance on all fall into the last (T5)
     residual_factor    the λ of the residual `scaled`
     persistent         slots of persistent memory in each self-attention, 0 for none
     tied               the output projection is the target embedding
+    zero_start         a target begins with zeros in place of the vector of `bos`, as Marian has it
     output_scale       factor on the vectors before the output projection (T5 has width^-½ where tied)
     length             the longest sequence, where positions are learned
     """
@@ -50,6 +52,8 @@ class EncoderDecoderConfig:
     hidden: int = 2048
     positions: str = "sinusoidal"
     base: float = 10_000.0
+    buckets: int = 32
+    farthest: int = 128
     residual: str = "post_norm"
     residual_factor: float = 1.0
     norm: str = "layer_norm"
@@ -68,6 +72,7 @@ class EncoderDecoderConfig:
     output_scale: float = 1.0
     scaled_embedding: bool = True
     embedding_norm: bool = False
+    zero_start: bool = False
     length: int = 1024
     init: str = "xavier"
     pad: int = 0
@@ -76,7 +81,7 @@ class EncoderDecoderConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "encoder_layers", "decoder_layers", "hidden", "length")
-        check_sizes(self, "target_vocabulary", "kv_heads", "head_width")
+        check_sizes(self, "target_vocabulary", "kv_heads", "head_width", "buckets", "farthest")
         check_sizes(self, "persistent", least=0)
         check_rates(self, "dropout", "attention_dropout", "hidden_dropout")
 
@@ -88,7 +93,7 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = c = config
         head_width = c.head_width or c.width // c.heads
-        place = Place(width=c.width, heads=c.heads, head_width=head_width, length=c.length, base=c.base)
+        place = Place(c.width, c.heads, head_width, c.length, base=c.base, buckets=c.buckets, farthest=c.farthest)
         scheme = pick(POSITIONS, c.positions, "positions")
         encoder_positions, decoder_positions = scheme(place), scheme(replace(place, causal=True))
         placement = pick(RESIDUALS, c.residual, "residual")
@@ -123,7 +128,9 @@ class EncoderDecoder(nn.Module):
             )  # fmt: skip
 
         self.source_embed = embed(c.vocabulary, encoder_positions)
-        self.target_embed = embed(c.target_vocabulary or c.vocabulary, decoder_positions)
+        written = c.target_vocabulary or c.vocabulary
+        self.target_embed = embed(written, decoder_positions)
+        self.target_embed.blank = c.bos if c.zero_start else None
         # wang2022 table 1: DeepNorm's α is 0.81 (N⁴ M)^(1/16) in the encoder and (3 M)^(1/4) in the decoder
         encoder_join = join(0.81**4 * c.encoder_layers * c.decoder_layers**0.25)
         decoder_join = join(3 * c.decoder_layers)
@@ -136,9 +143,7 @@ class EncoderDecoder(nn.Module):
                   cross=attention(Positions(), 0).across())
             for _ in range(c.decoder_layers)
         )  # fmt: skip
-        self.output = Unembedding(
-            c.width, c.target_vocabulary or c.vocabulary, bias=c.output_bias, scale=c.output_scale
-        )
+        self.output = Unembedding(c.width, written, bias=c.output_bias, scale=c.output_scale)
         pick(INITS, c.init, "init")(self)
         if c.target_vocabulary is None:
             self.target_embed.tokens = self.source_embed.tokens

@@ -29,6 +29,8 @@ class EncoderOnlyConfig:
     """Every size and every choice; the defaults are BERT base.
 
     segments      kinds of segments (sentence A and B), 0 for none
+    embedding_width  of a narrower embedding, projected to the model's width [lan2020]; None for the same
+    distinct      blocks of their own; where fewer than layers, they run in rounds [lan2020]; None for all
     base          of the wavelengths of sinusoidal and rotary positions
     residual_factor the λ of the residual `scaled`
     words         a head for masked words
@@ -36,7 +38,8 @@ class EncoderOnlyConfig:
     classes       classes of a whole text, 0 for no such head
     labels        labels of each token (named entities), 0 for no such head
     pooling       how one vector comes from many: first (`[CLS]`), mean, maximum, last
-    pooler        that vector also passes BERT's dense layer and tanh
+    pooler        what becomes of that vector: a dense layer and tanh (BERT) or relu, unit length, or none of these
+    head_dropout  before classes and labels, None for the same as elsewhere
     """
 
     vocabulary: int = 30_522
@@ -46,6 +49,8 @@ class EncoderOnlyConfig:
     head_width: int | None = None
     layers: int = 12
     hidden: int = 3072
+    embedding_width: int | None = None
+    distinct: int | None = None
     positions: str = "learned"
     base: float = 10_000.0
     residual: str = "post_norm"
@@ -69,16 +74,19 @@ class EncoderOnlyConfig:
     classes: int = 0
     labels: int = 0
     pooling: str = "first"
-    pooler: bool = True
+    pooler: str = "tanh"
+    head_dropout: float | None = None
     length: int = 512
     init: str = "normal"
     pad: int = 0
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "layers", "hidden", "length")
-        check_sizes(self, "kv_heads", "head_width")
+        check_sizes(self, "kv_heads", "head_width", "embedding_width", "distinct")
         check_sizes(self, "persistent", "segments", "classes", "labels", least=0)
-        check_rates(self, "dropout", "attention_dropout", "hidden_dropout")
+        check_rates(self, "dropout", "attention_dropout", "hidden_dropout", "head_dropout")
+        if self.layers % (self.distinct or self.layers):
+            raise ConfigError(f"layers must divide into rounds: layers={self.layers}, distinct={self.distinct}")
 
 
 class EncoderOnly(nn.Module):
@@ -88,12 +96,13 @@ class EncoderOnly(nn.Module):
         super().__init__()
         self.config = c = config
         head_width = c.head_width or c.width // c.heads
-        place = Place(c.width, c.heads, head_width, length=c.length, base=c.base)
+        inner = c.embedding_width or c.width
+        place = Place(inner, c.heads, head_width, length=c.length, base=c.base)
         positions = pick(POSITIONS, c.positions, "positions")(place)
         placement = pick(RESIDUALS, c.residual, "residual")
 
-        def norm() -> nn.Module:
-            return pick(NORMS, c.norm, "norm")(c.width, c.norm_eps)
+        def norm(width: int = c.width) -> nn.Module:
+            return pick(NORMS, c.norm, "norm")(width, c.norm_eps)
 
         def attention() -> MultiHeadAttention:
             attention = MultiHeadAttention(
@@ -110,19 +119,24 @@ class EncoderOnly(nn.Module):
             return placement.build(Join(norm, c.width, 2 * c.layers, c.dropout, c.residual_factor))
 
         self.embed = TokenEmbedding(
-            c.vocabulary, c.width, positions=positions, segments=c.segments,
-            norm=norm() if c.embedding_norm else None, dropout=c.dropout,
+            c.vocabulary, inner, positions=positions, segments=c.segments,
+            norm=norm(inner) if c.embedding_norm else None, dropout=c.dropout,
         )  # fmt: skip
+        self.widen = nn.Linear(inner, c.width) if c.embedding_width else nn.Identity()
+        distinct = c.distinct or c.layers
         self.encoder = Stack(
-            [Block(attention(), feedforward(), join) for _ in range(c.layers)],
+            [Block(attention(), feedforward(), join) for _ in range(distinct)],
             norm=norm() if placement.final_norm else None,
             combine=pick(COMBINATIONS, c.combination, "combination")(c.width, c.layers),
+            times=c.layers // distinct,
         )
-        self.pool = Pooler(c.width, c.pooling, dense=c.pooler)
-        self.word_head = WordHead(c.width, c.vocabulary, ACTIVATIONS["gelu"], norm()) if c.words else None
+        activation = ACTIVATIONS.get(c.feedforward, ACTIVATIONS["gelu"])  # the word head bends as the blocks do
+        head_dropout = c.dropout if c.head_dropout is None else c.head_dropout
+        self.pool = Pooler(c.width, c.pooling, c.pooler)
+        self.word_head = WordHead(c.width, c.vocabulary, activation, norm(inner), inner=inner) if c.words else None
         self.next_head = ClassHead(c.width, 2) if c.next_sentence else None
-        self.class_head = ClassHead(c.width, c.classes, c.dropout) if c.classes else None
-        self.label_head = ClassHead(c.width, c.labels, c.dropout) if c.labels else None
+        self.class_head = ClassHead(c.width, c.classes, head_dropout) if c.classes else None
+        self.label_head = ClassHead(c.width, c.labels, head_dropout) if c.labels else None
         pick(INITS, c.init, "init")(self)
         if self.word_head is not None and c.tied:
             self.word_head.words.tie(self.embed.tokens)
@@ -143,7 +157,7 @@ class EncoderOnly(nn.Module):
         """The last vectors; with `pack` real positions alone, end to end, as `Rows` lays them out."""
         rows = Rows.of(count_B, token_BL.shape[1], batch=len(token_BL), pack=pack)
         segment_BL = None if segment_BL is None else rows.pack(segment_BL)
-        x_BLD = self.embed(rows.pack(token_BL), rows.positions(token_BL.device), segment_BL)
+        x_BLD = self.widen(self.embed(rows.pack(token_BL), rows.positions(token_BL.device), segment_BL))
         hidden_BLD, _ = self.encoder(x_BLD, mask=Mask(queries=rows, keys=rows))
         return hidden_BLD, rows
 

@@ -1,4 +1,4 @@
-"""Presets: named sizes of the three modes. The vocabulary of the small ones is the user's own.
+"""Presets: named sizes. The vocabulary of the small ones, and what images and classes they have, is the user's own.
 
 `build("gpt2")` makes a model; `preset("tiny-gpt", vocabulary=65, dropout=0.0)` a config to look at or change.
 """
@@ -14,11 +14,21 @@ from clearhead.errors import ConfigError
 from clearhead.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from clearhead.models.encoder_decoder import EncoderDecoder, EncoderDecoderConfig
 from clearhead.models.encoder_only import EncoderOnly, EncoderOnlyConfig
+from clearhead.models.ft_transformer import FTTransformer, FTTransformerConfig
+from clearhead.models.tab_transformer import TabTransformer, TabTransformerConfig
+from clearhead.models.vit import Vit, VitConfig
 from clearhead.nn.tables import pick
 
 __all__ = ["ARCHITECTURES", "PRESETS", "build", "preset"]
 
-Config = EncoderDecoderConfig | EncoderOnlyConfig | DecoderOnlyConfig
+Config = (
+    EncoderDecoderConfig
+    | EncoderOnlyConfig
+    | DecoderOnlyConfig
+    | VitConfig
+    | FTTransformerConfig
+    | TabTransformerConfig
+)
 
 # The name of an architecture in a model directory's config.json -> its config and its model.
 ARCHITECTURES: Mapping[str, tuple[type[Any], type[nn.Module]]] = MappingProxyType(
@@ -26,6 +36,9 @@ ARCHITECTURES: Mapping[str, tuple[type[Any], type[nn.Module]]] = MappingProxyTyp
         "encoder_decoder": (EncoderDecoderConfig, EncoderDecoder),
         "encoder_only": (EncoderOnlyConfig, EncoderOnly),
         "decoder_only": (DecoderOnlyConfig, DecoderOnly),
+        "vit": (VitConfig, Vit),
+        "ft_transformer": (FTTransformerConfig, FTTransformer),
+        "tab_transformer": (TabTransformerConfig, TabTransformer),
     }
 )
 
@@ -37,10 +50,11 @@ _MODERN = DecoderOnlyConfig(
     vocabulary=32_000, width=768, heads=12, kv_heads=4, layers=12, hidden=2048, positions="rotary", norm="rms_norm",
     feedforward="swiglu", biases=(False, False, False), dropout=0.0, attention_dropout=0.0, length=2048, bos=1, eos=2,
 )  # fmt: skip
-# Pre-norm: trains on two cores without a long warm-up.
+# Pre-norm trains on two cores without a long warm-up; with sinusoids in halves others can read it too (Pegasus).
 _SMALL_PAIR = EncoderDecoderConfig(
-    vocabulary=8_000, width=256, heads=8, encoder_layers=3, decoder_layers=3, hidden=1024, residual="pre_norm"
-)
+    vocabulary=8_000, width=256, heads=8, encoder_layers=3, decoder_layers=3, hidden=1024, residual="pre_norm",
+    positions="sinusoidal_halves",
+)  # fmt: skip
 _SMALL_BERT = EncoderOnlyConfig(
     vocabulary=8_000, width=256, heads=4, layers=4, hidden=1024, residual="pre_norm", embedding_norm=False
 )
@@ -65,6 +79,8 @@ PRESETS: Mapping[str, Config] = MappingProxyType(
         "modern": _MODERN,
         "modern-small": replace(_MODERN, width=384, heads=6, kv_heads=2, layers=6, hidden=1024, length=256),
         "modern-tiny": replace(_MODERN, width=128, heads=4, kv_heads=2, layers=4, hidden=344, length=64),
+        "vit-base": VitConfig(),
+        "vit-tiny": VitConfig(image=28, patch=4, channels=1, classes=10, width=128, heads=4, layers=4, hidden=512),
     }
 )
 

@@ -215,8 +215,9 @@ class MultiHeadAttention(nn.Module):
         if rows is not None:
             projected_BLW = rows.unpack(projected_BLW)
         B, L, _ = projected_BLW.shape
-        projected_BHLK = projected_BLW.view(B, L, sum(heads), self.head_width).transpose(1, 2)
-        return projected_BHLK.split_with_sizes(heads, 1) if len(heads) > 1 else (projected_BHLK,)
+        projected_BLHK = projected_BLW.view(B, L, sum(heads), self.head_width)
+        # Cut first and turned after: so the gradients of the pieces are joined as they lie, without another copy.
+        return tuple(part_BLHK.transpose(1, 2) for part_BLHK in projected_BLHK.split_with_sizes(heads, 2))
 
     def _read(
         self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Mask, position_BL: Tensor, aligned: bool

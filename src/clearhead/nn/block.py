@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.cache import LayerCache
 from clearhead.nn.feedforward import Layer
+from clearhead.nn.first import FirstAsks
 from clearhead.nn.masks import EVERYTHING, Mask
 from clearhead.nn.residual import Residual
 
@@ -18,7 +19,7 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        attention: MultiHeadAttention,
+        attention: MultiHeadAttention | FirstAsks,
         feedforward: Layer,
         join: Callable[[], Residual],
         cross: MultiHeadAttention | None = None,

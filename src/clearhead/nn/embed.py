@@ -20,6 +20,8 @@ class TokenEmbedding(nn.Module):
     segments    how many kinds of segments there are (BERT has two), 0 for none
     norm        applied to the sum (BERT, BART), the identity otherwise
     fixed       FixNorm: every row brought to this length [nguyen2019]
+
+    `blank` may be set to a token whose vector is then zero, whatever the table says (Marian's start).
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class TokenEmbedding(nn.Module):
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
         self.scale, self.fixed = scale, fixed
+        self.blank: int | None = None
         self.see_tokens, self.see_placed, self.see_sum = Tap(), Tap(), Tap()
 
     def forward(self, token_BL: Tensor, position_BL: Tensor, segment_BL: Tensor | None = None) -> Tensor:
         x_BLD: Tensor = self.tokens(token_BL)
         if self.fixed is not None:
             x_BLD = fix_norm(x_BLD, self.fixed)
+        if self.blank is not None:
+            x_BLD = x_BLD.masked_fill((token_BL == self.blank)[..., None], 0.0)
         x_BLD = self.see_tokens(x_BLD if self.scale == 1.0 else x_BLD * self.scale)
         if self.segments is not None:
             x_BLD = x_BLD + self.segments(torch.zeros_like(token_BL) if segment_BL is None else segment_BL)

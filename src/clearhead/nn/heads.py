@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from clearhead.nn.cross_entropy import linear_cross_entropy
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import Activation
+from clearhead.nn.residual import unchanged
 from clearhead.nn.rows import Rows
 from clearhead.nn.tables import pick
 from clearhead.tap import Tap
 
-__all__ = ["POOLINGS", "ClassHead", "Pooler", "Unembedding", "WordHead", "first", "last", "maximum", "mean"]
+__all__ = ["POOLERS", "POOLINGS", "ClassHead", "Pooler", "Unembedding", "WordHead", "first", "last", "maximum", "mean"]
 
 
 class Unembedding(nn.Module):
@@ -44,14 +45,19 @@ class Unembedding(nn.Module):
 
 
 class WordHead(nn.Module):
-    """BERT's head for masked words: dense, activation, norm, then the (tied) embedding and a bias [devlin2019]."""
+    """BERT's head for masked words: dense, activation, norm, then the (tied) embedding and a bias [devlin2019].
 
-    def __init__(self, width: int, vocabulary: int, activation: Activation, norm: nn.Module) -> None:
+    inner   width of the embedding, where that is not the model's (ALBERT)
+    """
+
+    def __init__(
+        self, width: int, vocabulary: int, activation: Activation, norm: nn.Module, *, inner: int | None = None
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = nn.Linear(width, inner or width)
         self.activation = activation
         self.norm = norm
-        self.words = Unembedding(width, vocabulary, bias=True)
+        self.words = Unembedding(inner or width, vocabulary, bias=True)
 
     def transform(self, x_BLD: Tensor) -> Tensor:
         """What is compared with the embeddings."""
@@ -91,17 +97,26 @@ POOLINGS: dict[str, Callable[[Tensor, Rows], Tensor]] = {
 }
 
 
-class Pooler(nn.Module):
-    """One vector per row; with `dense` also projected and bent by tanh, as BERT's pooler does."""
+# name -> what becomes of the pooled vector: whether it is projected, and how it then bends
+POOLERS: dict[str, tuple[bool, Callable[[Tensor], Tensor]]] = {
+    "none": (False, unchanged),
+    "tanh": (True, torch.tanh),  # BERT; RoBERTa before its classes
+    "relu": (True, F.relu),  # DistilBERT before its classes
+    "unit": (False, F.normalize),  # length 1: dot products of such vectors are cosines
+}
 
-    def __init__(self, width: int, pooling: str, *, dense: bool = False) -> None:
+
+class Pooler(nn.Module):
+    """One vector per row, and what a row of `POOLERS` makes of it."""
+
+    def __init__(self, width: int, pooling: str, pooler: str = "none") -> None:
         super().__init__()
         self.pool = pick(POOLINGS, pooling, "pooling")
-        self.dense = nn.Linear(width, width) if dense else None
+        projected, self.bend = pick(POOLERS, pooler, "pooler")
+        self.dense = nn.Linear(width, width) if projected else nn.Identity()
 
     def forward(self, x_BLD: Tensor, rows: Rows) -> Tensor:
-        pooled_BD = self.pool(x_BLD, rows)
-        return pooled_BD if self.dense is None else torch.tanh(self.dense(pooled_BD))
+        return self.bend(self.dense(self.pool(x_BLD, rows)))
 
 
 class ClassHead(nn.Module):

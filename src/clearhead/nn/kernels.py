@@ -220,6 +220,8 @@ class _Blocked(torch.autograd.Function):
     ) -> Tensor:
         (B, H, L, _), M = q.shape, k.shape[2]
         blocks = _blocks(B, H, L, M, causal)
+        if blocks[0].rows.stop > 1:  # copies of many rows, made once for both passes
+            q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
         weights = q.new_empty(blocks[-1].stored.stop)
         kept = keep_mask(weights.shape, dropout) if dropout else None
         future = q.new_full((min(L, _QUERIES),) * 2, float("-inf")).triu_(1) if causal else None
@@ -235,7 +237,7 @@ class _Blocked(torch.autograd.Function):
             if future is not None:
                 length = y_.shape[2]
                 w_BHLM[..., -length:].add_(future[:length, :length])
-            torch.softmax(w, -1, out=w)
+            _softmax(w)
             a = w if kept is None else kept[block.stored].view_as(w).to(w.dtype).mul_(w)
             y_.copy_(_product(a, v_, keep_scale(dropout)).view_as(y_))
         ctx.save_for_backward(q, k, v, bias, weights, kept)
@@ -257,7 +259,7 @@ class _Blocked(torch.autograd.Function):
                 a = kept[block.stored].view_as(w).to(w.dtype)
                 ds.mul_(a)
                 a.mul_(w)
-            torch._softmax_backward_data(ds, w, -1, w.dtype, grad_input=ds)
+            _softmax_backward(ds, w)
             reaches_all = block.queries.stop == q.shape[2]
             _store(
                 dv[block.rows, :, block.keys], _product(a.transpose(1, 2), dy_, keep_scale(ctx.dropout)), reaches_all
@@ -290,8 +292,32 @@ def _part(bias: Tensor, block: _Block) -> Tensor:
     return bias[tuple(place if size > 1 else everything for place, size in places)]
 
 
+# PyTorch's softmax of rows shorter than a vector register (16 numbers) is seven times slower than its formula.
+_SHORT = 16
+
+
+def _softmax(w: Tensor) -> None:
+    """In place, w ← softmax(w) over the last dimension."""
+    if w.shape[-1] >= _SHORT:
+        torch.softmax(w, -1, out=w)
+    else:
+        w.sub_(w.amax(-1, keepdim=True)).exp_()
+        w.div_(w.sum(-1, keepdim=True))
+
+
+def _softmax_backward(dw: Tensor, w: Tensor) -> None:
+    """In place, dw ← w ∘ (dw − Σ dw ∘ w), the gradient of what went into the softmax."""
+    if w.shape[-1] >= _SHORT:
+        torch._softmax_backward_data(dw, w, -1, w.dtype, grad_input=dw)
+    else:
+        dw.mul_(w)
+        dw.addcmul_(w, dw.sum(-1, keepdim=True), value=-1)
+
+
 def _product(a: Tensor, b: Tensor, factor: float) -> Tensor:
     """factor * a b, without a pass of its own for the factor."""
+    if a.shape[2] == 1:  # outer products, ten times slower as products of matrices
+        return (a * factor) * b
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
     return torch.baddbmm(out, a, b, beta=0, alpha=factor, out=out)
 

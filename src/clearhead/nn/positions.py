@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clearhead.nn.positions_absolute import LearnedEmbedding, SinusoidalEmbedding
 from clearhead.nn.positions_relative import AlibiBias, BucketBias, DistanceBias, DistanceValue, SinusoidalDistanceBias
-from clearhead.nn.positions_rotary import Rotation
+from clearhead.nn.positions_rotary import Rotation, Stretch
 
 __all__ = [
     "POSITIONS",
@@ -44,6 +44,7 @@ class Place:
     length    the longest sequence, for schemes that hold a vector per place
     causal    only the past is seen, so distances have one sign
     base      of the wavelengths (sinusoidal, rotary); they run from 2π to 2π · base
+    stretch   of the wavelengths, for longer texts (rotary)
     clip      distances beyond this count as this (Shaw)
     buckets   how many groups of distances, and from which distance on all fall into the last (T5)
     """
@@ -54,6 +55,7 @@ class Place:
     length: int = 1024
     causal: bool = False
     base: float = 10_000.0
+    stretch: Stretch | None = None
     clip: int = 16
     buckets: int = 32
     farthest: int = 128
@@ -116,12 +118,12 @@ def learned(at: Place) -> Positions:
 
 def rotary(at: Place) -> Positions:
     """Pairs (i, i + K/2) of each head turned by position · θ_i [su2021], in the order that Llama uses."""
-    return Positions(rotate=Rotation(at.head_width, at.base))
+    return Positions(rotate=Rotation(at.head_width, at.base, stretch=at.stretch))
 
 
 def rotary_interleaved(at: Place) -> Positions:
     """Pairs (2i, 2i + 1), as the paper writes them [su2021 §3.2.2]."""
-    return Positions(rotate=Rotation(at.head_width, at.base, interleaved=True))
+    return Positions(rotate=Rotation(at.head_width, at.base, interleaved=True, stretch=at.stretch))
 
 
 def shaw(at: Place) -> Positions:

@@ -7,18 +7,22 @@ from torch import Tensor, nn
 
 from clearhead.errors import ShapeError
 
-__all__ = ["LearnedEmbedding", "SinusoidalEmbedding", "angles", "sinusoid"]
+__all__ = ["LearnedEmbedding", "SinusoidalEmbedding", "angles", "frequencies", "sinusoid"]
 
 
-def angles(position: Tensor, width: int, base: float) -> Tensor:
-    """position · base^(−2i/width) for i < width/2: one angle for each pair of columns.
+def frequencies(width: int, base: float, device: torch.device) -> Tensor:
+    """base^(−2i/width) for i < width/2: one for each pair of columns; computed in float64."""
+    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=device) / width
+    return torch.exp(exponent * -math.log(base))
 
-    Frequencies are computed in float64 and angles in float32, as is customary: beyond position 10⁵ the fastest
-    pair is off by 10⁻² of a turn, and no trained model is there.
+
+def angles(position: Tensor, frequency: Tensor) -> Tensor:
+    """position · frequency, one angle for each pair of columns.
+
+    Angles are float32, as is customary: beyond position 10⁵ the fastest pair is off by 10⁻² of a turn, and no trained
+    model is there.
     """
-    exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
-    frequency = torch.exp(exponent * -math.log(base)).float()
-    return position[..., None].float() * frequency
+    return position[..., None].float() * frequency.float()
 
 
 def sinusoid(position: Tensor, width: int, base: float = 10_000.0, *, halves: bool = False) -> Tensor:
@@ -33,7 +37,7 @@ def sinusoid(position: Tensor, width: int, base: float = 10_000.0, *, halves: bo
     """
     if width % 2:
         raise ShapeError(f"sinusoidal positions go by pairs of columns, so the width must be even: {width=}")
-    angle = angles(position, width, base)
+    angle = angles(position, frequencies(width, base, position.device))
     if halves:
         return torch.cat([angle.sin(), angle.cos()], dim=-1)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)

@@ -34,8 +34,8 @@ def check_sizes(config: object, *names: str, least: int = 1) -> None:
 
 
 def check_rates(config: object, *names: str) -> None:
-    """These fields of a config are probabilities of dropout."""
+    """These fields of a config, where they are set, are probabilities of dropout."""
     for name in names:
         rate = getattr(config, name)
-        if not 0 <= rate < 1:
+        if rate is not None and not 0 <= rate < 1:
             raise ConfigError(f"{name} must be at least 0 and below 1: {name}={rate}")

@@ -46,9 +46,9 @@ class Scored:
         return self.score / max(1, len(self.scores))
 
 
-def names_of(decoded: Decoded, tokenizer: Tokenizer, eos: int | None) -> tuple[str, ...]:
+def names_of(decoded: Decoded, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The tokens by name, the end included where it was written."""
-    ids = [*decoded.tokens, eos] if decoded.ended and eos is not None else decoded.tokens
+    ids = decoded.tokens if decoded.end is None else [*decoded.tokens, decoded.end]
     return tuple(tokenizer.token_of(id) for id in ids)
 
 

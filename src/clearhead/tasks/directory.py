@@ -2,41 +2,62 @@
 
     config.json              format_version, architecture, task, languages and labels where there are any, config
     model.safetensors        the weights, tied ones once
-    tokenizer.json
+    tokenizer.json           where it reads texts
+    preprocessor_config.json where it reads images: how they become numbers
+    tokenizer_config.json    which special token plays which role, where their names do not say it
+    target_tokenizer.json    where what it writes is cut otherwise than what it reads
     generation_config.json   where it generates
+    chat_template.jinja      where it talks
     README.md                the model card: data, recipe, seed, scores with their signatures
 
 A checkpoint of a run is such a folder too, and a run directory stands for its best checkpoint.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
-import torch
 from torch import nn
 
+from clearhead.convert.files import read_json
+from clearhead.data.images import ImageReader
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError
 from clearhead.models.presets import ARCHITECTURES, build
+from clearhead.models.vit import VitConfig
+from clearhead.nn.weights import load_weights, save_weights, unfilled
 from clearhead.tasks.checked import as_dataclass
-from clearhead.tasks.precision import check_savable, for_use
+from clearhead.tasks.precision import check_savable
 from clearhead.train.disk import aside
 from clearhead.train.run import linked
-from clearhead.train.weights import load_weights, save_weights
 
-__all__ = ["ModelParts", "Settings", "describe", "load_model", "model_folder", "read_settings", "save_model"]
+__all__ = [
+    "IMAGES",
+    "ModelParts",
+    "Reader",
+    "Settings",
+    "describe",
+    "image_reader",
+    "model_folder",
+    "own_parts",
+    "read_settings",
+    "save_model",
+]
 
 FORMAT_VERSION = 1
-CONFIG, WEIGHTS, TOKENIZER, GENERATION, CARD = (
-    "config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "generation_config.json",
-    "README.md",
-)
+CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
+TOKENIZER, TARGET_TOKENIZER, CHAT = "tokenizer.json", "target_tokenizer.json", "chat_template.jinja"
+PREPROCESSOR = "preprocessor_config.json"
+IMAGES = "image_classification"  # the task that reads images; all others read texts
+
+
+class Reader(Protocol):
+    """What reads a model's inputs can be written: to the file `path`, or beside it under the name that it has."""
+
+    def save(self, path: str | Path) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -61,12 +82,24 @@ class Settings:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """A model, and all that is needed to use it."""
+    """A model, and all that is needed to use it.
+
+    target   the tokenizer of what is written, where it is not that of what is read
+    chat     the template by which a talk becomes a text
+    """
 
     model: Any  # one of the architectures; which of them, the task knows
-    tokenizer: Tokenizer
+    tokenizer: Any  # a Tokenizer; for images, the ImageReader
     settings: Settings
     card: str = ""
+    target: Tokenizer | None = None
+    chat: str | None = None
+
+    @property
+    def writer(self) -> Tokenizer:
+        """The tokenizer of what is written."""
+        source: Tokenizer = self.tokenizer
+        return source if self.target is None else self.target
 
 
 def save_model(folder: Path, parts: ModelParts) -> None:
@@ -79,9 +112,13 @@ def save_model(folder: Path, parts: ModelParts) -> None:
         temporary.mkdir()
         save_weights(parts.model, temporary / WEIGHTS)
         describe(temporary, parts.tokenizer, parts.settings, parts.card)
+        if parts.target is not None:
+            parts.target.save(temporary / TARGET_TOKENIZER)
+        if parts.chat is not None:
+            (temporary / CHAT).write_text(parts.chat, encoding="utf-8")
 
 
-def describe(folder: Path, tokenizer: Tokenizer, settings: Settings, card: str) -> None:
+def describe(folder: Path, tokenizer: Reader, settings: Settings, card: str) -> None:
     """Write everything but the weights."""
     about = {
         "format_version": FORMAT_VERSION,
@@ -98,33 +135,50 @@ def describe(folder: Path, tokenizer: Tokenizer, settings: Settings, card: str) 
     tokenizer.save(folder / TOKENIZER)
 
 
-def load_model(folder: Path, task: str = "", *, precision: str = "", threads: int | None = None) -> ModelParts:
-    """The model of a directory or of a run, in evaluation mode; where a `task` is asked for, it must be the model's.
-
-    With a `precision` it is made ready for use (`tasks/precision.py`), without one it is as it was trained.
-    """
-    folder = model_folder(folder)
+def own_parts(folder: Path) -> ModelParts:
+    """The model of a model directory of ours, in evaluation mode."""
     settings = read_settings(folder)
-    if task and settings.task != task:
-        raise CheckpointError(f"{folder} holds a model for {settings.task}, not for {task}")
-    for name in (WEIGHTS, TOKENIZER):
+    file, read = READERS.get(settings.task, (TOKENIZER, _tokenizer))
+    for name in (WEIGHTS, file):
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder} is no whole model directory: it has no {name}")
     model = _built(folder, settings.config)
+    tokenizer = read(folder, settings.config)
+    target = Tokenizer.load(folder / TARGET_TOKENIZER) if (folder / TARGET_TOKENIZER).is_file() else None
+    card, chat = (path.read_text("utf-8") if path.is_file() else None for path in (folder / CARD, folder / CHAT))
+    return ModelParts(model, tokenizer, settings, card or "", target, chat)
+
+
+def image_reader(folder: Path, config: Any) -> ImageReader:
+    """What reads the images of a model, as the folder says or, where it says nothing, in the usual way."""
+    if not isinstance(config, VitConfig):
+        raise CheckpointError(f"{folder} is said to hold a model for images, and {type(config).__name__} is for none")
+    reader = ImageReader.load(folder, size=config.image, channels=config.channels)
+    sides = reader.crop or reader.size
+    if sides not in (None, (config.image, config.image)):
+        raise CheckpointError(f"{folder / PREPROCESSOR} makes images of {sides} pixels, the model reads {config.image}")
+    return reader
+
+
+def _tokenizer(folder: Path, config: Any) -> Tokenizer:
+    known = getattr(config, "vocabulary", None)
+    if known is None:
+        raise CheckpointError(f"{folder} is said to hold a model for texts, and {type(config).__name__} is for none")
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    if tokenizer.vocabulary_size > settings.config.vocabulary:
-        raise CheckpointError(
-            f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, the model knows {settings.config.vocabulary}"
-        )
-    if precision:
-        for_use(model, precision, threads)
-    card = folder / CARD
-    return ModelParts(model, tokenizer, settings, card.read_text("utf-8") if card.is_file() else "")
+    if tokenizer.vocabulary_size > known:
+        raise CheckpointError(f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, the model knows {known}")
+    return tokenizer
+
+
+# task -> the file that says how its inputs are read, and what makes a reader of it; where there is none, it is texts
+READERS: Mapping[str, tuple[str, Callable[[Path, Any], Reader]]] = MappingProxyType(
+    {IMAGES: (PREPROCESSOR, image_reader)}
+)
 
 
 def read_settings(folder: Path) -> Settings:
     """What the directory says of its model, checked."""
-    about = _read_json(folder / CONFIG)
+    about = read_json(folder / CONFIG)
     if about.get("format_version") != FORMAT_VERSION:
         found = about.get("format_version")
         raise CheckpointError(f"{folder / CONFIG} has format_version {found!r}; this clearhead reads {FORMAT_VERSION}")
@@ -132,7 +186,7 @@ def read_settings(folder: Path) -> Settings:
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise CheckpointError(f"{folder / CONFIG} names the architecture {name!r}; this clearhead knows {known}")
-    generation = _read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
+    generation = read_json(folder / GENERATION) if (folder / GENERATION).is_file() else {}
     try:
         config = as_dataclass(ARCHITECTURES[name][0], _mapping(about.get("config")), "config")
         values = {"task": about.get("task"), "config": None, "generation": generation}
@@ -157,21 +211,12 @@ def model_folder(folder: Path) -> Path:
 
 def _built(folder: Path, config: Any) -> nn.Module:
     try:
-        model = build(config)
+        with unfilled():
+            model = build(config)
     except ClearheadError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be built: {error}") from error
     load_weights(model, folder / WEIGHTS)
-    for name, tensor in model.state_dict().items():
-        if not torch.isfinite(tensor).all():
-            raise CheckpointError(f"{folder / WEIGHTS} is broken: {name!r} holds values that are not numbers")
     return model.eval()
-
-
-def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        return _mapping(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as a JSON object: {error}") from error
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

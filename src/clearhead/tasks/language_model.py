@@ -17,7 +17,8 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
-from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.losses import word_loss
 from clearhead.tasks.precision import compile_step
 from clearhead.tasks.prepare import (
@@ -30,10 +31,12 @@ from clearhead.tasks.prepare import (
     fit_parts,
     model_card,
     simple_recipe,
+    start_of,
     training_settings,
 )
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.remembered import Remembered
+from clearhead.tasks.talking import Messages, talk_tokens
 from clearhead.tasks.text_data import (
     TextData,
     TextParts,
@@ -84,7 +87,7 @@ class LanguageModel:
         threads     of PyTorch, in the whole process
         compiled    whether PyTorch compiles the step of decoding
         """
-        parts = load_model(Path(folder), cls.TASK, precision=precision, threads=threads)
+        parts = load_model(folder, cls.TASK, precision=precision, threads=threads)
         if compiled:
             compile_step(parts.model)
         return cls(parts)
@@ -128,8 +131,9 @@ class LanguageModel:
         """Everything up to the first step; `data` takes the place of the recipe's own."""
         around = around or Surroundings()
         data = data or parts_of_text(recipe.data)
-        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer)
-        model: Any = build_model(recipe, "decoder_only", tokenizer)
+        start = start_of(recipe)
+        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
+        model: Any = build_model(recipe, "decoder_only", tokenizer, start)
         settings = Settings(cls.TASK, model.config, generation=GENERATION)
         text, watched = encode_parts(data, tokenizer, tokenizer.eos, around.progress)
         length = recipe.train.length or model.config.length
@@ -176,12 +180,23 @@ class LanguageModel:
 
     def answers(self, prompts: list[str], **options: Any) -> list[list[Answer]]:
         """The continuations of each prompt with their scores, best first, as many as `best` says; options as above."""
-        rows = [first_tokens(ids, self.config) for ids in self.tokenizer.encode_batch(prompts)]
+        rows = [first_tokens(ids, self.parts) for ids in self.tokenizer.encode_batch(prompts)]
         return Writing(self.parts, options).answers(rows)
 
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """What follows a prompt, in pieces as it is written; joined, they are what `generate` gives."""
-        return Writing(self.parts, options).stream(first_tokens(self.tokenizer.encode(prompt), self.config))
+        return Writing(self.parts, options).stream(first_tokens(self.tokenizer.encode(prompt), self.parts))
+
+    def chat(self, messages: Messages, **options: Any) -> str:
+        """The answer to a message, or to a talk: `[{"role": "user", "content": "Hello"}, …]`; options as above.
+
+        The model's own template decides how the talk is written; a model without one refuses.
+        """
+        return Writing(self.parts, options).answers([talk_tokens(self.parts, messages)])[0][0].text.strip()
+
+    def stream_chat(self, messages: Messages, **options: Any) -> Iterator[str]:
+        """The answer to a message or a talk, in pieces as it is written."""
+        return Writing(self.parts, options).stream(talk_tokens(self.parts, messages))
 
     def remember(self, prompt: str) -> Remembered:
         """Read a prompt once; `generate`, `answers` and `stream` of what comes back go on from there."""

@@ -14,8 +14,9 @@ from clearhead.data.batch import shard
 from clearhead.data.sources import TextSource
 from clearhead.errors import ConfigError, DecodingError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
-from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.losses import word_loss
 from clearhead.tasks.masking import MaskedRows, masked_batch, pair_row
 from clearhead.tasks.prepare import (
@@ -28,6 +29,7 @@ from clearhead.tasks.prepare import (
     fit_parts,
     model_card,
     simple_recipe,
+    start_of,
     training_settings,
 )
 from clearhead.tasks.recipe import Recipe
@@ -79,7 +81,7 @@ class MaskedModel:
         cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
     ) -> "MaskedModel":
         """The model of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
+        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -117,8 +119,9 @@ class MaskedModel:
         data = data or parts_of_text(recipe.data)
         valid, test = (None if texts is None else _by_lines(texts) for texts in (data.valid, data.test))
         data = replace(data, train=_by_lines(data.train), valid=valid, test=test)
-        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer)
-        model: Any = build_model(recipe, "encoder_only", tokenizer, heads={"words": True, "classes": 0, "labels": 0})
+        start = start_of(recipe)
+        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
+        model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=_heads)
         settings = Settings(cls.TASK, model.config)
         text, watched = encode_parts(data, tokenizer, None, around.progress)
         length = recipe.train.length or model.config.length
@@ -180,8 +183,13 @@ class MaskedModel:
             raise DecodingError(f"the text has {len(row)} tokens, this model reads at most {self.config.length}")
         logits_LV = self.model.words(torch.tensor([row], device=self.device))[0, 1:-1][places]
         logits_LV[:, [*self.tokenizer.special_ids]] = -torch.inf
-        shares, best = logits_LV.softmax(-1).topk(top)
+        shares, best = logits_LV.softmax(-1).topk(min(top, logits_LV.shape[1] - len(self.tokenizer.special_ids)))
         return ids, places, [[*zip(*row, strict=True)] for row in zip(best.tolist(), shares.tolist(), strict=True)]
+
+
+def _heads(config: Any) -> dict[str, Any]:
+    """Words, and a vector of the whole only where it is asked whether one sentence follows another."""
+    return {"words": True, "classes": 0, "labels": 0, "pooler": config.pooler if config.next_sentence else "none"}
 
 
 def _by_lines(texts: Texts) -> Texts:

@@ -18,10 +18,12 @@ from clearhead.data.phrasebook.corpus import splits
 from clearhead.data.token_array import TokenArray
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError, DataError
+from clearhead.tasks.directory import Settings
 from clearhead.tasks.recipe import Data, Files
 from clearhead.train.loss import IGNORE
 
 __all__ = [
+    "Frame",
     "PairBatch",
     "PairData",
     "PairParts",
@@ -48,8 +50,33 @@ class PairParts:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The special tokens around what an encoder–decoder reads and writes.
+
+    before, after   around a source: nothing and `eos`, or what another project's tokenizer puts there
+    begin           with which a target begins: `bos`, and what some models (BART) have to write first
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    begin: tuple[int, ...]
+    eos: int
+
+    @staticmethod
+    def of(tokenizer: Tokenizer, settings: Settings) -> "Frame":
+        before, after = tokenizer.around
+        first, config = settings.generation.get("begin", ()), settings.config
+        return Frame(before, after if before or after else (config.eos,), (config.bos, *first), config.eos)
+
+    @property
+    def room(self) -> int:
+        """So many tokens come to the longer side of a pair."""
+        return max(len(self.before) + len(self.after), len(self.begin))
+
+
+@dataclass(frozen=True)
 class PairBatch:
-    """Pairs as the model reads them: source with its end, target after its start, and the target to be told."""
+    """Pairs as the model reads them: source in its frame, target after its start, and the target to be told."""
 
     source_BM: Tensor
     source_count_B: Tensor
@@ -58,11 +85,11 @@ class PairBatch:
     label_BL: Tensor
 
     @staticmethod
-    def of(source: Sequence[Iterable[int]], target: Sequence[Iterable[int]], *, bos: int, eos: int) -> "PairBatch":
+    def of(source: Sequence[Iterable[int]], target: Sequence[Iterable[int]], frame: Frame) -> "PairBatch":
         """Pad rows of plain ids; a real token stands for padding, which nobody ever reads."""
-        source_BM, source_count_B = pad([[*row, eos] for row in source], eos)
-        target_BL, target_count_B = pad([[bos, *row] for row in target], eos)
-        label_BL, _ = pad([[*row, eos] for row in target], IGNORE)
+        source_BM, source_count_B = pad([[*frame.before, *row, *frame.after] for row in source], frame.eos)
+        target_BL, target_count_B = pad([[*frame.begin, *row] for row in target], frame.eos)
+        label_BL, _ = pad([[*frame.begin[1:], *row, frame.eos] for row in target], IGNORE)
         return PairBatch(*map(torch.from_numpy, (source_BM, source_count_B, target_BL, target_count_B, label_BL)))
 
     def to(self, device: torch.device) -> "PairBatch":
@@ -124,15 +151,19 @@ def head(pairs: Pairs, count: int | None = None) -> Iterator[tuple[str, str]]:
     return iter(pairs[:count])
 
 
-def encode_pairs(pairs: Pairs, tokenizer: Tokenizer, progress: Progress | None = None) -> PairCorpus:
-    """Pairs as plain ids: files through the cache of corpora, the rest in memory."""
+def encode_pairs(
+    pairs: Pairs, reader: Tokenizer, writer: Tokenizer | None = None, progress: Progress | None = None
+) -> PairCorpus:
+    """Pairs as plain ids: files through the cache of corpora, the rest in memory; `writer` is that of the targets."""
+    readers = (reader, reader if writer is None else writer)
     if isinstance(pairs, PairSource):
-        return pair_corpus(pairs, (tokenizer, tokenizer), progress=progress)
-    source, target = (TokenArray.of(tokenizer.encode_batch(side)) for side in zip(*pairs, strict=True))
+        return pair_corpus(pairs, readers, progress=progress)
+    sides = zip(readers, zip(*pairs, strict=True), strict=True)
+    source, target = (TokenArray.of(tokenizer.encode_batch(side)) for tokenizer, side in sides)
     return PairCorpus(source, target, skipped=0, first_skipped="")
 
 
-def fitting(corpus: PairCorpus, longest: int) -> NDArray[np.int64]:
-    """The numbers of the pairs of which no side, its end included, has more than `longest` tokens; 0: all."""
-    within = corpus.lengths.max(axis=1) < (longest or np.iinfo(np.int64).max)
+def fitting(corpus: PairCorpus, longest: int, frame: Frame) -> NDArray[np.int64]:
+    """The numbers of the pairs of which no side, with its frame, has more than `longest` tokens; 0: all."""
+    within = corpus.lengths.max(axis=1) + frame.room <= (longest or np.iinfo(np.int64).max)
     return np.flatnonzero(within)

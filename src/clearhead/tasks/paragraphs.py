@@ -85,9 +85,8 @@ def spoken(paragraph: Paragraph, working: Translating, request: Request) -> Iter
 
 
 def _answers(working: Translating, sentence: Sentence, found: Found) -> list[Answer]:
-    tokenizer, eos = working.tokenizer, working.config.eos
     return [
-        Answer(working.text(sentence, one), rank, names_of(one, tokenizer, eos), tuple(one.scores))
+        Answer(working.text(sentence, one), rank, names_of(one, working.tokenizer), tuple(one.scores))
         for one, rank in zip(found.best, found.ranks, strict=True)
     ]
 

@@ -9,14 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead import __version__
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.models.presets import ARCHITECTURES, PRESETS, build
 from clearhead.nn.stack import Stack
-from clearhead.tasks.directory import ModelParts, Settings, load_model, model_folder, read_settings
+from clearhead.nn.weights import distinct, load_tensors
+from clearhead.tasks.directory import ModelParts, Settings
+from clearhead.tasks.loading import find_model, load_model
 from clearhead.tasks.recipe import Recipe, parse_recipe
 from clearhead.train.distributed import ALONE, World
 from clearhead.train.job import Job
@@ -25,7 +27,6 @@ from clearhead.train.lora import add_lora
 from clearhead.train.optim import thaw
 from clearhead.train.seed import derive, seed_everything
 from clearhead.train.settings import Training
-from clearhead.train.weights import distinct, load_tensors, read_tensors
 
 __all__ = [
     "Figures",
@@ -37,6 +38,7 @@ __all__ = [
     "fit_parts",
     "model_card",
     "simple_recipe",
+    "start_of",
     "train_prepared",
     "training_settings",
 ]
@@ -84,15 +86,24 @@ def simple_recipe(
     )
 
 
+def start_of(recipe: Recipe) -> ModelParts | None:
+    """The model that the recipe starts from: ours or anyone's."""
+    return None if recipe.model.init_from is None else load_model(recipe.model.init_from)
+
+
 def build_tokenizer(
-    recipe: Recipe, texts: Callable[[], Iterable[str]], specials: Sequence[str], given: Tokenizer | None
+    recipe: Recipe,
+    texts: Callable[[], Iterable[str]],
+    specials: Sequence[str],
+    given: Tokenizer | None,
+    start: ModelParts | None = None,
 ) -> Tokenizer:
     """The tokenizer of a resumed run, of the model to start from, of a file, or one trained on the texts."""
     wanted = recipe.tokenizer
     if given is not None:
         return given
-    if recipe.model.init_from is not None:
-        return Tokenizer.load(model_folder(recipe.model.init_from))
+    if start is not None:
+        return start.tokenizer
     if wanted.path is not None:
         return Tokenizer.load(wanted.path)
     pad_last = recipe.task == "translation" if wanted.pad_last is None else wanted.pad_last
@@ -102,7 +113,12 @@ def build_tokenizer(
 
 
 def build_model(
-    recipe: Recipe, architecture: str, tokenizer: Tokenizer, *, heads: Mapping[str, Any] | None = None
+    recipe: Recipe,
+    architecture: str,
+    tokenizer: Tokenizer,
+    start: ModelParts | None = None,
+    *,
+    heads: Callable[[Any], Mapping[str, Any]] = lambda config: {},
 ) -> nn.Module:
     """The model at the start of training: fresh, or from existing weights, with adapters where they are asked for.
 
@@ -110,15 +126,13 @@ def build_model(
     """
     seed_everything(derive(recipe.train.seed))
     wanted = recipe.model
-    folder = None if wanted.init_from is None else model_folder(wanted.init_from)
-    base = PRESETS[wanted.preset or ""] if folder is None else read_settings(folder).config
+    base = PRESETS[wanted.preset or ""] if start is None else start.settings.config
     if type(base) is not ARCHITECTURES[architecture][0]:
-        raise ConfigError(
-            f"{recipe.task} needs a model of the architecture {architecture}, and {wanted.preset or folder} is none"
-        )
-    config = replace(wanted.config(base), **(heads or {}))
-    model = build(config if folder is not None else _for_tokenizer(config, tokenizer))
-    fresh = [] if folder is None else _start_from(model, folder)
+        named = wanted.preset or wanted.init_from
+        raise ConfigError(f"{recipe.task} needs a model of the architecture {architecture}, and {named} is none")
+    config = replace(wanted.config(base), **heads(wanted.config(base)))
+    model = build(config if start is not None else _for_tokenizer(config, tokenizer))
+    fresh = [] if start is None else _start_from(model, distinct(start.model), str(find_model(wanted.init_from or "")))
     if wanted.lora is not None:
         add_lora(model, rank=wanted.lora.rank, alpha=wanted.lora.alpha, patterns=wanted.lora.names)
         thaw(model, fresh)
@@ -130,19 +144,19 @@ def _for_tokenizer(config: Any, tokenizer: Tokenizer) -> Any:
     return replace(config, **{name: value for name, value in named.items() if hasattr(config, name)})
 
 
-def _start_from(model: nn.Module, folder: Path) -> list[str]:
-    """Load the weights of `folder`; heads may come and go. Returns the names of parameters that it does not have."""
-    found, own = read_tensors(folder / "model.safetensors"), distinct(model)
+def _start_from(model: nn.Module, found: Mapping[str, Tensor], where: str) -> list[str]:
+    """Begin with these weights; heads may come and go. Returns the names of parameters that are not among them."""
+    own = distinct(model)
     strange = [name for name in found.keys() ^ own.keys() if not any(fnmatchcase(name, head) for head in HEADS)]
     if strange:
-        raise CheckpointError(f"{folder} cannot be the start: {sorted(strange)[0]!r} is in one of the two models alone")
+        raise CheckpointError(f"{where} cannot be the start: {sorted(strange)[0]!r} is in one of the two models alone")
     same_shape = {name: tensor for name, tensor in found.items() if name in own and tensor.shape == own[name].shape}
     fresh = own.keys() - same_shape.keys()
     odd = sorted(name for name in fresh & found.keys() if not any(fnmatchcase(name, head) for head in HEADS))
     if odd:
         shapes = f"{tuple(found[odd[0]].shape)} there, {tuple(own[odd[0]].shape)} here"
-        raise CheckpointError(f"{folder} cannot be the start: {odd[0]!r} has another shape, {shapes}")
-    load_tensors(model, {**own, **same_shape}, source=folder)
+        raise CheckpointError(f"{where} cannot be the start: {odd[0]!r} has another shape, {shapes}")
+    load_tensors(model, {**own, **same_shape}, source=where)
     return sorted(fresh)
 
 

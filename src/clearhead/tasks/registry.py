@@ -13,8 +13,10 @@ from clearhead.data.sources import TextSource
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.nn.tables import pick
-from clearhead.tasks.directory import model_folder, read_settings
+from clearhead.tasks.directory import model_folder
+from clearhead.tasks.image_classifier import ImageClassifier
 from clearhead.tasks.language_model import LanguageModel
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.prepare import Figures, Prepared, Surroundings, model_card, train_prepared
 from clearhead.tasks.recipe import Recipe, load_recipe
@@ -46,6 +48,9 @@ class Task(Protocol):
 TASKS: Mapping[str, type[Any]] = MappingProxyType(
     {task.TASK: task for task in (Translator, LanguageModel, MaskedModel, TextClassifier, TokenClassifier)}
 )
+
+# Tasks that no recipe names: their models are made in Python, or come from elsewhere.
+WITHOUT_RECIPE: Mapping[str, type[Any]] = MappingProxyType({ImageClassifier.TASK: ImageClassifier})
 
 # Settings of training that a resumed run may change without becoming another run.
 FREE = frozenset(
@@ -89,12 +94,13 @@ def run_recipe(
 
 
 def load(folder: str | Path, *, precision: str = "float32", threads: int | None = None) -> Any:
-    """The task object (a `Translator`, a `LanguageModel`, …) of a model directory or of a run."""
-    found = model_folder(Path(folder))
-    task = read_settings(found).task
-    if task not in TASKS:
-        raise CheckpointError(f"{found} holds a model for {task!r}; this clearhead knows {', '.join(TASKS)}")
-    return TASKS[task].from_pretrained(found, precision=precision, threads=threads)
+    """The task object (a `Translator`, a `LanguageModel`, …) of whatever model is there."""
+    parts = load_model(folder, precision=precision, threads=threads)
+    task = parts.settings.task
+    known = {**TASKS, **WITHOUT_RECIPE}
+    if task not in known:
+        raise CheckpointError(f"{folder} holds a model for {task!r}; this clearhead knows {', '.join(known)}")
+    return known[task](parts)
 
 
 def _tokenizer_of(out: Path) -> Tokenizer | None:

@@ -24,7 +24,7 @@ class Remembered:
     def __init__(self, parts: ModelParts, prompt: str) -> None:
         config = parts.settings.config
         self.parts = parts
-        self.ids = first_tokens(parts.tokenizer.encode(prompt), config)
+        self.ids = first_tokens(parts.tokenizer.encode(prompt), parts)
         if len(self.ids) > config.length:
             raise DecodingError(
                 f"the prompt has {len(self.ids)} tokens, and this model has positions for {config.length} alone: "

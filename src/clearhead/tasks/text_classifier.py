@@ -12,9 +12,10 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.evaluate.classification import classification
 from clearhead.evaluate.perplexity import mean_loss
 from clearhead.tasks.batches import Epochs, by_length
-from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
 from clearhead.tasks.labelled_data import Example, LabelledParts, label_numbers, parts_of_labels, read_labelled
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -25,6 +26,7 @@ from clearhead.tasks.prepare import (
     fit_parts,
     model_card,
     simple_recipe,
+    start_of,
     training_settings,
 )
 from clearhead.tasks.recipe import Data, Recipe
@@ -59,7 +61,7 @@ class TextClassifier:
         cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
     ) -> "TextClassifier":
         """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
+        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -97,9 +99,10 @@ class TextClassifier:
         data = data or parts_of_labels(recipe.data, read_labelled)
         texts, answers = zip(*data.train, strict=True)
         labels = tuple(sorted(set(answers)))
-        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer)
+        start = start_of(recipe)
+        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer, start)
         heads = {"classes": len(labels), "labels": 0, "words": False, "next_sentence": False}
-        model: Any = build_model(recipe, "encoder_only", tokenizer, heads=heads)
+        model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
         settings = Settings(cls.TASK, model.config, labels=labels)
         rows, classes = _rows(texts, tokenizer, model.config.length), label_numbers(answers, labels)
         for part in (data.valid, data.test):  # an unknown label is refused now, not in the middle of training

@@ -15,9 +15,10 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.evaluate.classification import classification, span_f1
 from clearhead.evaluate.perplexity import mean_loss
 from clearhead.tasks.batches import Epochs, by_length
-from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
 from clearhead.tasks.labelled_data import LabelledParts, Tagged, label_numbers, parts_of_labels, read_tagged
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -28,6 +29,7 @@ from clearhead.tasks.prepare import (
     fit_parts,
     model_card,
     simple_recipe,
+    start_of,
     training_settings,
 )
 from clearhead.tasks.recipe import Data, Recipe
@@ -72,7 +74,7 @@ class TokenClassifier:
         cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
     ) -> "TokenClassifier":
         """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(Path(folder), cls.TASK, precision=precision, threads=threads))
+        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a new model directory."""
@@ -110,9 +112,10 @@ class TokenClassifier:
         data = data or parts_of_labels(recipe.data, read_tagged)
         labels = (OUTSIDE, *sorted({tag for _, tags in data.train for tag in tags} - {OUTSIDE}))
         texts = [" ".join(words) for words, _ in data.train]
-        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer)
-        heads = {"labels": len(labels), "classes": 0, "words": False, "next_sentence": False}
-        model: Any = build_model(recipe, "encoder_only", tokenizer, heads=heads)
+        start = start_of(recipe)
+        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer, start)
+        heads = {"labels": len(labels), "classes": 0, "words": False, "next_sentence": False, "pooler": "none"}
+        model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
         settings = Settings(cls.TASK, model.config, labels=labels)
         rows = [_Row.of(words, tokenizer, model.config.length) for words, _ in data.train]
         targets = [row.targets(label_numbers(tags, labels)) for row, (_, tags) in zip(rows, data.train, strict=True)]

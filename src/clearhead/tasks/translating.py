@@ -22,12 +22,12 @@ from clearhead.tasks.answers import Scored
 from clearhead.tasks.batches import by_length
 from clearhead.tasks.directory import ModelParts
 from clearhead.tasks.options import decoding_for, our_names
-from clearhead.tasks.pair_data import PairBatch
+from clearhead.tasks.pair_data import Frame, PairBatch
 
 __all__ = ["GENERATION", "Request", "Sentence", "Translating"]
 
 GENERATION = {"longest_ratio": 2.0, "longest_extra": 20}
-OWN = (*GENERATION, "alignment_head")  # what generation_config.json says besides the options of decoding
+OWN = (*GENERATION, "alignment_head", "begin")  # what generation_config.json says besides the options of decoding
 SCORED_AT_ONCE = 1_024  # tokens, each of which has the scores of a whole vocabulary
 NOTHING: Mapping[str, Any] = {}
 
@@ -56,7 +56,8 @@ class Translating:
         for other in others:
             _check_alike(first, other)
         self.members = tuple(members)
-        self.tokenizer, self.config = first.tokenizer, first.settings.config
+        self.reader, self.tokenizer, self.config = first.tokenizer, first.writer, first.settings.config
+        self.frame = Frame.of(first.tokenizer, first.settings)
         self.model: Any = Ensemble([member.model for member in members]) if others else first.model
         self.generation = first.settings.generation
 
@@ -120,28 +121,26 @@ class Translating:
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored]:
         """The log-probability of each token of the targets, their ends included."""
-        rows, answers = (self.tokenizer.encode_batch([text.strip() for text in texts]) for texts in (sources, targets))
-        self._check_fits(max(map(len, [*rows, *answers]), default=0) + 1)
+        rows = self.reader.encode_batch([text.strip() for text in sources])
+        answers = self.tokenizer.encode_batch([text.strip() for text in targets])
+        self._check_fits(max(map(len, [*rows, *answers]), default=0))
         scored = [Scored((), ()) for _ in rows]
         for batch in by_length([max(len(a), len(b)) + 1 for a, b in zip(rows, answers, strict=True)], SCORED_AT_ONCE):
-            pairs = PairBatch.of(
-                [rows[number] for number in batch],
-                [answers[number] for number in batch],
-                bos=self.config.bos,
-                eos=self.config.eos,
-            ).to(self.device)
+            texts = [rows[number] for number in batch], [answers[number] for number in batch]
+            pairs = PairBatch.of(*texts, self.frame).to(self.device)
             state = self._start(pairs.source_BM, pairs.source_count_B, room=0)
             target_BL = pairs.label_BL.clamp(min=0)
             score_BL = score(self.model, state, pairs.target_BL, target_BL, pairs.target_count_B).tolist()
             for number, scores in zip(batch, score_BL, strict=True):
                 ids = [*answers[number], self.config.eos]
-                scored[number] = Scored(tuple(map(self.tokenizer.token_of, ids)), tuple(scores[: len(ids)]))
+                told = scores[len(self.frame.begin) - 1 :][: len(ids)]
+                scored[number] = Scored(tuple(map(self.tokenizer.token_of, ids)), tuple(told))
         return scored
 
     @torch.inference_mode()
     def start(self, rows: Sequence[Sequence[int]], *, room: int) -> Any:
         """The state in which these sources are read."""
-        padded = pad([[*row, self.config.eos] for row in rows], self.config.eos)
+        padded = pad([[*self.frame.before, *row, *self.frame.after] for row in rows], self.config.eos)
         source_BM, count_B = (torch.from_numpy(array).to(self.device) for array in padded)
         return self._start(source_BM, count_B, room)
 
@@ -150,19 +149,20 @@ class Translating:
         return EnsembleState(states) if len(states) > 1 else states[0]
 
     def _encode(self, sentences: Sequence[Sentence]) -> tuple[list[list[int]], list[list[int]]]:
-        sources, prefixes = (self.tokenizer.encode_batch([one[side] for one in sentences]) for side in (0, 1))
-        self._check_fits(max(map(len, sources), default=0) + 1)
+        sources = self.reader.encode_batch([one.text for one in sentences])
+        prefixes = self.tokenizer.encode_batch([one.prefix for one in sentences])
+        self._check_fits(max(map(len, sources), default=0))
         return sources, prefixes
 
     def _check_fits(self, tokens: int) -> None:
-        if self.positions is not None and tokens > self.positions:
+        if self.positions is not None and tokens + self.frame.room > self.positions:
             raise DecodingError(
-                f"a sentence has {tokens} tokens, its end included, and this model has positions for "
+                f"a sentence has {tokens + self.frame.room} tokens, its end included, and this model has positions for "
                 f"{self.positions} alone: break it up"
             )
 
     def _prompts(self, sources: list[list[int]], prefixes: list[list[int]], request: Request) -> Prompts:
-        padded = pad([[self.config.bos, *prefix] for prefix in prefixes], self.config.eos)
+        padded = pad([[*self.frame.begin, *prefix] for prefix in prefixes], self.config.eos)
         token_BT, count_B = (torch.from_numpy(array).to(self.device) for array in padded)
         limits = [self._limit(len(row), len(prefix), request) for row, prefix in zip(sources, prefixes, strict=True)]
         return Prompts(token_BT, limits, self.config.eos, count_B if any(prefixes) else None)
@@ -175,12 +175,13 @@ class Translating:
             longest = max(1, int(usual["longest_ratio"] * tokens + usual["longest_extra"]) - prefix)
         if self.positions is None:
             return longest
-        if prefix + 1 >= self.positions:
+        before = prefix + len(self.frame.begin) - 1
+        if before + 1 >= self.positions:
             raise DecodingError(
                 f"the prefix has {prefix} tokens, and this model has positions for {self.positions} alone: shorten it"
             )
         # Contrastive search reads what it writes last, too.
-        return min(longest, self.positions - prefix - (1 if request.decoding.contrast else 0))
+        return min(longest, self.positions - before - (1 if request.decoding.contrast else 0))
 
     @contextmanager
     def _looking(self, decoding: Decoding) -> Iterator[Callable[[], Tensor] | None]:

@@ -18,10 +18,12 @@ from clearhead.evaluate.bleu import bleu, chrf
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.batches import Epochs
-from clearhead.tasks.directory import ModelParts, Settings, describe, load_model, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.losses import word_loss
 from clearhead.tasks.options import Words, with_words
 from clearhead.tasks.pair_data import (
+    Frame,
     PairBatch,
     PairData,
     PairParts,
@@ -45,6 +47,7 @@ from clearhead.tasks.prepare import (
     fit_parts,
     model_card,
     simple_recipe,
+    start_of,
     training_settings,
 )
 from clearhead.tasks.recipe import Recipe
@@ -102,7 +105,7 @@ class Translator:
         folders = [folder] if isinstance(folder, str | Path) else folder
         if not folders:
             raise CheckpointError("at least one model directory is needed")
-        members = [load_model(Path(one), cls.TASK, precision=precision, threads=threads) for one in folders]
+        members = [load_model(one, cls.TASK, precision=precision, threads=threads) for one in folders]
         if compiled:
             for member in members:
                 compile_step(member.model)
@@ -151,13 +154,16 @@ class Translator:
         """Everything up to the first step; `data` takes the place of the recipe's own."""
         around = around or Surroundings()
         data = data or parts_of(recipe.data)
-        tokenizer = build_tokenizer(recipe, lambda: texts_of(data.train), SPECIALS, around.tokenizer)
-        model: Any = build_model(recipe, "encoder_decoder", tokenizer)
-        settings = Settings(cls.TASK, model.config, recipe.data.languages or (), generation=GENERATION)
-        corpus = encode_pairs(data.train, tokenizer, around.progress)
-        chosen = fitting(corpus, _longest(recipe.data.longest, model.config))
-        rows = partial(_rows, corpus=corpus, config=model.config)
-        epochs = Epochs.by_tokens(corpus.lengths[chosen] + 1, recipe.train, around.world)
+        start = start_of(recipe)
+        tokenizer = build_tokenizer(recipe, lambda: texts_of(data.train), SPECIALS, around.tokenizer, start)
+        model: Any = build_model(recipe, "encoder_decoder", tokenizer, start)
+        generation = _generation(model.config) if start is None else start.settings.generation
+        settings = Settings(cls.TASK, model.config, recipe.data.languages or (), generation=generation)
+        frame = Frame.of(tokenizer, settings)
+        corpus = encode_pairs(data.train, tokenizer, progress=around.progress)
+        chosen = fitting(corpus, _longest(recipe.data.longest, model.config), frame)
+        rows = partial(_rows, corpus=corpus, frame=frame)
+        epochs = Epochs.by_tokens(corpus.lengths[chosen] + frame.room, recipe.train, around.world)
         watch = _Watch(data.valid, tokenizer, settings, scored=recipe.train.scored) if data.valid else None
         job = Job(
             loss=partial(_loss, smoothing=recipe.train.smoothing),
@@ -245,7 +251,7 @@ class Translator:
         return self._working.score(sources, targets)
 
     def _request(self, options: dict[str, Any], forbidden: Words, required: Words) -> Request:
-        return self._working.request(with_words(options, self.tokenizer, forbidden, required))
+        return self._working.request(with_words(options, self.parts.writer, forbidden, required))
 
     def alignments(self, text: str, translation: str | None = None) -> Attended:
         """What each layer and head of the decoder looks at while it writes the translation, its own or a given one."""
@@ -269,7 +275,8 @@ class Translator:
         for name, score in scores.items():
             figures |= {name: score.value, f"{name}_signature": score.signature}
         if len(self.members) == 1:
-            total, count = _corpus_loss(self.model, encode_pairs(pairs, self.tokenizer))
+            corpus = encode_pairs(pairs, self.tokenizer, self.parts.target)
+            total, count = _corpus_loss(self.model, corpus, self._working.frame)
         else:
             scored = self.score(sources, references)
             total, count = -sum(one.score for one in scored), sum(len(one.scores) for one in scored)
@@ -280,8 +287,8 @@ class _Watch:
     """What is looked at while training: the loss over all validation pairs, BLEU over the first of them."""
 
     def __init__(self, valid: Pairs, tokenizer: Tokenizer, settings: Settings, *, scored: int) -> None:
-        self.corpus = encode_pairs(valid, tokenizer)
-        longest, most = int(self.corpus.lengths.max()) + 1, _longest(0, settings.config)
+        self.corpus, self.frame = encode_pairs(valid, tokenizer), Frame.of(tokenizer, settings)
+        longest, most = int(self.corpus.lengths.max()) + self.frame.room, _longest(0, settings.config)
         if most and longest > most:
             raise DataError(
                 f"a validation sentence has {longest} tokens, and this model has positions for {most} alone"
@@ -291,7 +298,7 @@ class _Watch:
         self.tokenizer, self.settings = tokenizer, settings
 
     def validate(self, model: nn.Module) -> dict[str, float]:
-        total, count = _corpus_loss(model, self.corpus)
+        total, count = _corpus_loss(model, self.corpus, self.frame)
         figures = {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
         if self.scored:
             references = [target for _, target in self.pairs[: self.scored]]
@@ -307,15 +314,19 @@ class _Watch:
         return translator.translate([source.strip() for source, _ in self.pairs[:count]], split=False)
 
 
+def _generation(config: Any) -> dict[str, Any]:
+    """How translations are written; a start that has no vector must not be said (Marian, and tools that read it)."""
+    return GENERATION | ({"forbidden": [[config.bos]]} if config.zero_start else {})
+
+
 def _longest(wanted: int, config: Any) -> int:
     """The longest sentence to learn from: what was asked for, or what a model with learned positions can hold."""
     most = config.length if config.positions == "learned" else 0
     return min(wanted, most) if wanted and most else wanted or most
 
 
-def _rows(which: Indices, corpus: PairCorpus, config: Any) -> PairBatch:
-    source, target = corpus.source.documents(which), corpus.target.documents(which)
-    return PairBatch.of(source, target, bos=config.bos, eos=config.eos)
+def _rows(which: Indices, corpus: PairCorpus, frame: Frame) -> PairBatch:
+    return PairBatch.of(corpus.source.documents(which), corpus.target.documents(which), frame)
 
 
 def _term(model: Any, batch: PairBatch, smoothing: float) -> Term:
@@ -336,13 +347,13 @@ def _loss(model: nn.Module, batch: PairBatch, *, smoothing: float) -> Terms:
 
 
 @torch.no_grad()
-def _corpus_loss(model: Any, corpus: PairCorpus) -> tuple[float, int]:
+def _corpus_loss(model: Any, corpus: PairCorpus, frame: Frame) -> tuple[float, int]:
     """The summed cross-entropy of all targets and how many they are."""
     device = next(model.parameters()).device
-    lengths = corpus.lengths + 1
+    lengths = corpus.lengths + frame.room
     total, count = 0.0, 0
     for batch in token_batches(lengths, tokens=max(TOKENS_AT_ONCE, int(lengths.max())), seed=0, epoch=0):
-        loss, targets = _term(model, _rows(batch, corpus, model.config).to(device), 0.0)
+        loss, targets = _term(model, _rows(batch, corpus, frame).to(device), 0.0)
         total += float(loss)
         count += int(targets)
     return total, count

@@ -21,7 +21,7 @@ from clearhead.errors import CheckpointError, DataError
 from clearhead.evaluate.alignment import Links, alignment_error_rate, links_of
 from clearhead.tap import watching
 from clearhead.tasks.directory import ModelParts, Settings
-from clearhead.tasks.pair_data import PairBatch
+from clearhead.tasks.pair_data import Frame, PairBatch
 
 __all__ = [
     "AlignedPair",
@@ -86,10 +86,11 @@ def attend(parts: ModelParts, pairs: Sequence[tuple[str, str]]) -> Iterator[Atte
 
 @torch.inference_mode()
 def _attend(parts: ModelParts, pairs: Sequence[tuple[str, str]]) -> Iterator[Attended]:
-    model, config, tokenizer = parts.model, parts.settings.config, parts.tokenizer
-    sources, targets = (tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
-    batch = PairBatch.of(sources, targets, bos=config.bos, eos=config.eos).to(next(iter(model.parameters())).device)
-    end = tokenizer.token_of(config.eos)
+    model, config, readers = parts.model, parts.settings.config, (parts.tokenizer, parts.writer)
+    sources, targets = (readers[side].encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
+    frame = Frame.of(parts.tokenizer, parts.settings)
+    batch = PairBatch.of(sources, targets, frame).to(next(iter(model.parameters())).device)
+    end = parts.writer.token_of(config.eos)
     seen: dict[str, Tensor] = {}
 
     def keep(name: str, weights_BHLM: Tensor) -> Tensor:
@@ -102,9 +103,11 @@ def _attend(parts: ModelParts, pairs: Sequence[tuple[str, str]]) -> Iterator[Att
             batch.source_BM, batch.target_BL, source_count_B=batch.source_count_B, target_count_B=batch.target_count_B
         )
     weights = torch.stack([seen[name] for name in names], dim=1).cpu().numpy()
+    first, skipped = len(frame.before), len(frame.begin) - 1
     for row, source, target in zip(weights, sources, targets, strict=True):
-        ours, theirs = ([tokenizer.decode([id]) for id in ids] + [end] for ids in (source, target))
-        yield Attended(ours, theirs, row[:, :, : len(target) + 1, : len(source) + 1])
+        ours = [parts.tokenizer.decode([id]) for id in source] + [end]
+        theirs = [parts.writer.decode([id]) for id in target] + [end]
+        yield Attended(ours, theirs, row[:, :, skipped : skipped + len(target) + 1, first : first + len(source) + 1])
 
 
 def best_head(parts: ModelParts, pairs: Sequence[AlignedPair]) -> AlignmentHead:
@@ -123,7 +126,7 @@ def alignment_errors(
     texts = [(pair.source, pair.target) for pair in pairs]
     for (source, target), attended in zip(texts, attend(parts, texts), strict=True):
         for head in heads or _all_heads(attended):
-            links = _links(attended, head, _words(parts.tokenizer, source), _words(parts.tokenizer, target))
+            links = _links(attended, head, _words(parts.tokenizer, source), _words(parts.writer, target))
             found.setdefault(head, []).append(links)
     gold = [pair.alignment for pair in pairs]
     return {head: alignment_error_rate(links, gold) for head, links in found.items()}
@@ -140,7 +143,7 @@ def word_links_of_all(
 ) -> Iterator[set[tuple[int, int]]]:
     """The links of each pair, by that head; without one, by the mean of all heads of the last layer but one."""
     for (source, target), attended in zip(pairs, attend(parts, pairs), strict=True):
-        yield _links(attended, head, _words(parts.tokenizer, source), _words(parts.tokenizer, target))
+        yield _links(attended, head, _words(parts.tokenizer, source), _words(parts.writer, target))
 
 
 def chosen_head(settings: Settings) -> AlignmentHead | None:

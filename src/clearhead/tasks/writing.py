@@ -29,12 +29,17 @@ SCORED_AT_ONCE = 1_024  # tokens, each of which has the scores of a whole vocabu
 ANOTHER_SEED = 1_000_003  # so far apart are the seeds of one text's stretches
 
 
-def first_tokens(ids: Sequence[int], config: Any) -> list[int]:
-    """What is gone on with: the prompt, or where it is empty the token with which texts begin."""
+def first_tokens(ids: Sequence[int], parts: ModelParts) -> list[int]:
+    """What is gone on with: the prompt, after what the model's tokenizer puts before every text (Llama's `<s>`).
+
+    Where both are empty, it is the token with which texts begin.
+    """
+    config = parts.settings.config
     start = config.bos if config.bos is not None else config.eos
-    if not ids and start is None:
+    read = [*parts.tokenizer.around[0], *ids]
+    if not read and start is None:
         raise DecodingError("this model has no token with which a text begins: give it a prompt that is not empty")
-    return [*ids] or [start]
+    return read or [start]
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ class Writing:
         if not all(isinstance(stop, str) for stop in self.stops):
             raise DecodingError(f"stop words are texts: stop={self.stops}")
         usual = {**GENERATION, **parts.settings.generation}
+        # Models that talk have several tokens after which it is the other's turn.
+        self.ends = frozenset(usual.pop("ends", [] if self.config.eos is None else [self.config.eos]))
         self.decoding = decoding_for(with_words(given, parts.tokenizer, *words), usual)
 
     def answers(self, rows: Sequence[list[int]], known: Known | None = None) -> list[list[Answer]]:
@@ -158,7 +165,7 @@ class Writing:
         return answers
 
     def _answer(self, text: str, decoded: Decoded, rank: float) -> Answer:
-        return Answer(text, rank, names_of(decoded, self.tokenizer, self.config.eos), tuple(decoded.scores))
+        return Answer(text, rank, names_of(decoded, self.tokenizer), tuple(decoded.scores))
 
     def _write(self, rows: list[list[int]], decoding: Decoding, known: Known | None = None) -> Iterator[list[Decoded]]:
         """Each row `best` times, a token at a time."""
@@ -176,7 +183,7 @@ class Writing:
             stretch = replace(decoding, longest=min(left, self._room(seen)), shortest=max(0, due), seed=seed)
             before = whole
             for (new,) in self._write([seen], stretch):
-                whole = Decoded(before.tokens + new.tokens, before.scores + new.scores)
+                whole = Decoded(before.tokens + new.tokens, before.scores + new.scores, end=new.end)
                 yield [whole]
                 new.stopped = whole.stopped
             if done(whole, decoding.longest):
@@ -185,7 +192,7 @@ class Writing:
     def _start(self, rows: list[list[int]], decoding: Decoding, known: Known | None) -> tuple[Any, Any, Prompts]:
         """What decoding starts from: a model, its state and the prompts."""
         token_BT, count_B = (torch.from_numpy(array).to(_device(self.model)) for array in pad(rows, 0))
-        prompts = Prompts(token_BT, [decoding.longest] * len(rows), self.config.eos, count_B)
+        prompts = Prompts(token_BT, [decoding.longest] * len(rows), self.ends, count_B)
         # Contrastive search compares with every vector of the prompt, so it has to be read.
         if known is None or decoding.contrast:
             return self.model, self.model.start(room=token_BT.shape[1] + decoding.longest), prompts

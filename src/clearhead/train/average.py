@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.nn.weights import read_tensors
 from clearhead.train.distributed import spread_like
-from clearhead.train.weights import read_tensors
 
 __all__ = ["MovingAverage", "average"]
 

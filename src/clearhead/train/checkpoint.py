@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError
+from clearhead.nn.weights import distinct, read_tensors, write_tensors
 from clearhead.train.average import MovingAverage
 from clearhead.train.disk import aside
 from clearhead.train.distributed import World, gather
@@ -25,7 +26,6 @@ from clearhead.train.history import History
 from clearhead.train.lora import merged
 from clearhead.train.optim import optimizer_state
 from clearhead.train.settings import Training
-from clearhead.train.weights import distinct, read_tensors, write_tensors
 
 __all__ = ["Saved", "State", "read_checkpoint", "write_checkpoint"]
 

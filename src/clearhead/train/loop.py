@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.weights import distinct, load_tensors
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.average import MovingAverage
 from clearhead.train.blocks import recomputing
@@ -24,7 +25,6 @@ from clearhead.train.run import Run, linked, open_run
 from clearhead.train.settings import Training
 from clearhead.train.speed import Meter, measure_peak
 from clearhead.train.step import DivergenceError, Result, Stepper
-from clearhead.train.weights import distinct, load_tensors
 
 __all__ = ["Report", "train"]
 

@@ -1,0 +1,109 @@
+"""Checkpoints of others as files: one safetensors file, several with an index, or what old PyTorch pickled.
+
+Nothing is executed and no name in a file is trusted: pickles go through PyTorch's loader of plain tensors alone, and an
+index may name files of its own folder alone.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import CheckpointError
+from clearhead.nn.weights import TensorFile
+
+__all__ = ["read_json", "tensors_of"]
+
+SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+NAMES: dict[type[Any], str] = {dict: "object", list: "list"}
+
+
+def tensors_of(folder: Path) -> Mapping[str, Tensor]:
+    """All tensors of a checkpoint, by name, each read when it is asked for."""
+    for name in (SAFE, PICKLED):
+        read = TensorFile if name == SAFE else _unpickled
+        if (folder / name).is_file():
+            return read(folder / name)
+        if (folder / f"{name}.index.json").is_file():
+            return _Shards({place: read(folder / place) for place in _places(folder / f"{name}.index.json")})
+    raise CheckpointError(f"{folder} holds no weights: there is neither {SAFE} nor {PICKLED}, nor an index of either")
+
+
+@overload
+def read_json(path: Path) -> dict[str, Any]: ...
+
+
+@overload
+def read_json(path: Path, kind: type[list[Any]]) -> list[Any]: ...
+
+
+def read_json(path: Path, kind: type[Any] = dict) -> Any:
+    """The JSON object, or the list, in a file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(value, kind):
+        raise CheckpointError(f"{path} should hold a JSON {NAMES[kind]}, not {value!r:.60}")
+    return value
+
+
+class _Shards(Mapping[str, Tensor]):
+    """Several files as one."""
+
+    def __init__(self, files: Mapping[str, Mapping[str, Tensor]]) -> None:
+        self.home: dict[str, Mapping[str, Tensor]] = {}
+        for place, file in files.items():
+            twice = next((name for name in file if name in self.home), None)
+            if twice is not None:
+                raise CheckpointError(f"the tensor {twice!r} is in two files, {place} and one before it")
+            self.home |= dict.fromkeys(file, file)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.home[name][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.home)
+
+    def __len__(self) -> int:
+        return len(self.home)
+
+
+def _places(index: Path) -> list[str]:
+    """The files that an index names; they must lie beside it."""
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict) or not names or not all(isinstance(place, str) for place in names.values()):
+        raise CheckpointError(f"{index} has no `weight_map` from tensors to files")
+    places = sorted(set(names.values()))
+    for place in places:
+        if Path(place).name != place or "\\" in place or place in (".", ".."):
+            raise CheckpointError(f"{index} names the file {place!r}, which does not lie in its own folder")
+        if not (index.parent / place).is_file():
+            raise CheckpointError(f"{index} names the file {place!r}, which is not there")
+    return places
+
+
+def _unpickled(path: Path) -> Mapping[str, Tensor]:
+    """The tensors of a `.bin` file, by the loader that builds tensors and plain containers and nothing else."""
+    try:
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # written before PyTorch 1.6, or broken
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # what a broken pickle makes of its reader is anybody's guess
+        if type(error).__name__ == "UnpicklingError":
+            raise CheckpointError(f"{path} is refused: it holds more than tensors; nothing of it was run") from error
+        raise CheckpointError(f"{path} cannot be read as weights of PyTorch ({_first_line(error)})") from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise CheckpointError(f"{path} should hold tensors by name, not {type(found).__name__}")
+    odd = next((name for name, value in found.items() if not isinstance(value, Tensor)), None)
+    if odd is not None:
+        raise CheckpointError(f"{path} should hold tensors by name; {odd!r} is {type(found[odd]).__name__}")
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,158 @@
+"""Other projects' models as ours: everything about them but the weights."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from clearhead.convert.files import read_json
+from clearhead.convert.gguf import GgufFile
+from clearhead.convert.load import Foreign, load_foreign, model_of
+from clearhead.data.chat import chat_template_of
+from clearhead.data.tokenizer_files import read_tokenizers
+from clearhead.data.tokenizers import Tokenizer
+from clearhead.errors import CheckpointError
+from clearhead.generate.decoding import ALIASES, Decoding
+from clearhead.models.decoder_only import DecoderOnlyConfig
+from clearhead.models.encoder_decoder import EncoderDecoderConfig
+from clearhead.models.encoder_only import EncoderOnlyConfig
+from clearhead.tasks.directory import IMAGES, ModelParts, Settings, image_reader
+
+__all__ = ["foreign_parts", "gguf_parts"]
+
+Change = Callable[[Any], Any]
+
+# What of a generation_config.json means the same here, and what of that counts only where tokens are drawn.
+MEANT = {*ALIASES, *(field.name for field in fields(Decoding))} - {"do_sample", "seed", "stopping", "longest"}
+DRAWN = {"temperature", "top_k", "top_p", "min_p", "typical"}
+
+# The pooling of sentence-transformers by the setting that asks for it.
+POOLINGS = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "maximum",
+    "pooling_mode_lasttoken": "last",
+}
+
+
+def foreign_parts(folder: Path) -> ModelParts:
+    """The model of a folder as Hugging Face lays it out, or sentence-transformers does."""
+    change = _sentence_vectors(folder)
+    found = load_foreign(folder, change=change)
+    settings = replace(_settings(found, _asked(folder / "generation_config.json")), **_as_encoder(change))
+    source, target = _readers(folder, settings)
+    card = folder / "README.md"
+    return ModelParts(
+        found.model,
+        source,
+        settings,
+        card.read_text("utf-8", errors="replace") if card.is_file() else "",
+        target,
+        chat_template_of(folder),
+    )
+
+
+def _readers(folder: Path, settings: Settings) -> tuple[Any, Tokenizer | None]:
+    """What reads the model's inputs and, where it is another, the tokenizer of what it writes."""
+    if settings.task == IMAGES:
+        return image_reader(folder, settings.config), None
+    readers = read_tokenizers(folder)
+    return readers.source, None if readers.target is readers.source else readers.target
+
+
+def gguf_parts(file: Path) -> ModelParts:
+    """The model of a GGUF file; its weights are numbers of full width again."""
+    opened = GgufFile(file)
+    found = model_of(opened.config, opened, source=file)
+    return ModelParts(found.model, opened.tokenizer(), _settings(found, {}), chat=opened.chat_template)
+
+
+def _asked(path: Path) -> Mapping[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _settings(found: Foreign, generation: Mapping[str, Any]) -> Settings:
+    names = found.about.get("id2label") or {}
+    try:
+        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"id2label should name the classes by number, not {names!r:.60}") from error
+    task, labelled = _task(found.config)
+    return Settings(
+        task, found.config, labels=labels if labelled else (), generation=_generation(found, generation, task)
+    )
+
+
+def _task(config: Any) -> tuple[str, bool]:
+    """What the model is for, and whether its classes have names."""
+    if isinstance(config, DecoderOnlyConfig):
+        return "language_model", False
+    if isinstance(config, EncoderDecoderConfig):
+        return "translation", False
+    if isinstance(config, EncoderOnlyConfig):
+        if config.classes:
+            return "text_classification", True
+        if config.labels:
+            return "token_classification", True
+        return ("masked_model" if config.words else "sentence_encoder"), False
+    return IMAGES, True
+
+
+def _generation(found: Foreign, asked: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """How the model is meant to write; older models say so in their config.json."""
+    if task not in ("language_model", "translation"):
+        return {}
+    said = {name: value for name, value in {**found.about, **asked}.items() if value is not None}
+    meant = {_our_name(name): value for name, value in said.items() if name in MEANT}
+    if not said.get("do_sample"):
+        meant = {name: value for name, value in meant.items() if name not in DRAWN}
+    elif "temperature" not in meant:
+        meant["temperature"] = 1.0
+    if task == "translation":
+        first = said.get("forced_bos_token_id")
+        return meant | ({} if first is None else {"begin": [first]})
+    ends = said.get("eos_token_id")
+    return meant | ({"ends": ends} if isinstance(ends, list) and len(ends) > 1 else {})
+
+
+def _our_name(name: str) -> str:
+    """Except where others have other values, too, which `decoding_of` knows by their name."""
+    return name if name == "early_stopping" else ALIASES.get(name, name)
+
+
+def _sentence_vectors(folder: Path) -> Change | None:
+    """What sentence-transformers makes of the model: how one vector comes from many, and whether it has length 1."""
+    if not (folder / "modules.json").is_file():
+        return None
+    pooling, unit = "mean", False
+    for module in _modules(folder / "modules.json"):
+        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
+        if kind == "Pooling":
+            pooling = _pooling(folder, str(module.get("path", "")))
+        elif kind == "Normalize":
+            unit = True
+        elif kind != "Transformer":
+            raise CheckpointError(f"{folder / 'modules.json'} asks for {kind}, which this clearhead does not have")
+    heads = {"words": False, "next_sentence": False, "classes": 0, "labels": 0}
+    return lambda config: replace(config, pooling=pooling, pooler="unit" if unit else "none", **heads)
+
+
+def _as_encoder(change: Change | None) -> dict[str, Any]:
+    return {} if change is None else {"task": "sentence_encoder"}
+
+
+def _modules(path: Path) -> list[Mapping[str, Any]]:
+    found = read_json(path, list)
+    if not all(isinstance(module, dict) for module in found):
+        raise CheckpointError(f"{path} should list modules, not {found!r:.60}")
+    return found
+
+
+def _pooling(folder: Path, place: str) -> str:
+    if Path(place).name != place or place in ("", ".", ".."):
+        raise CheckpointError(f"{folder / 'modules.json'} names the folder {place!r}, which does not lie in its own")
+    settings = read_json(folder / place / "config.json")
+    asked = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+    if len(asked) != 1 or asked[0] not in POOLINGS:
+        raise CheckpointError(f"{folder / place} asks for the pooling {asked}; one of {[*POOLINGS]} is wanted")
+    return POOLINGS[asked[0]]

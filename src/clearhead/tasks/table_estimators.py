@@ -1,0 +1,346 @@
+"""`TableClassifier` and `TableRegressor`: Transformers for tables, as scikit-learn estimators.
+
+>>> import numpy as np
+>>> X = np.random.default_rng(0).normal(size=(64, 3))
+>>> model = TableClassifier(layers=1, width=8, heads=2, epochs=2, random_state=0).fit(X, X[:, 0] > 0)
+>>> model.predict(X[:2]).dtype, model.predict_proba(X[:2]).shape
+(dtype('bool'), (2, 2))
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from clearhead.errors import CheckpointError, ConfigError, MissingPackageError
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.inspection import permutation_importance
+    from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_sample_weight
+    from sklearn.utils.validation import check_is_fitted
+except ImportError as error:
+    raise MissingPackageError("tables need the package 'scikit-learn': install clearhead[tables]") from error
+
+from clearhead.data.table_scaling import SCALINGS
+from clearhead.data.table_target import Classes, Values
+from clearhead.data.tables import Cells, Table
+from clearhead.nn.tables import pick
+from clearhead.tasks.directory import model_folder, read_settings
+from clearhead.tasks.table_build import MODELS, Wish
+from clearhead.tasks.table_card import table_card
+from clearhead.tasks.table_fit import Fitting, usual_batch
+from clearhead.tasks.table_importance import attention_to_columns
+from clearhead.tasks.table_inputs import held_out, labels_in, table_in, values_in, weights_in
+from clearhead.tasks.table_model import TableModel
+from clearhead.tasks.table_training import Part, Plan, Pretrained, fit_table, pretrain_table
+from clearhead.train.distributed import pick_device
+
+__all__ = ["ESTIMATORS", "TableClassifier", "TableRegressor", "load_estimator"]
+
+SHOWN = 1000  # training rows from which the attention to columns is taken
+SEEDS = 2**31 - 1
+
+
+class _TableEstimator(BaseEstimator):  # type: ignore[misc]
+    """What both estimators have in common.
+
+    kind               "ft" (FT-Transformer: a token for each column) or "tab" (TabTransformer: categories in context)
+    layers, width, heads, dropout   of the model; None takes the paper's
+    numbers            how numbers become tokens: "linear", "quantiles" or "trees" (piecewise linear, bins by ranks or
+                       by the target), "periodic"
+    bins               of piecewise linear embeddings, at most
+    scaling            of numbers: "quantile" (to normal), "standard", "none"
+    categories         columns (names, or places in an array) that hold categories, whatever they look like
+    unseen             share of categories hidden in training, which teaches what to make of unseen ones; at 0 these
+                       are refused
+    learning_rate, batch_size   None takes what is usual for the kind, and for the number of rows
+    epochs, patience   at most so many; stops when so many have passed without a better validation, 0 for never
+    validation_fraction   of the rows that are held out for this; the best weights are kept
+    watch              what validation looks at: "score" (errors, RMSE) or "loss"
+    n_ensemble         members trained side by side, their predictions averaged
+    device             "auto", "cpu", "cuda"
+    random_state       of everything
+    progress           "auto" (a bar on a terminal), "bar", "quiet"
+    """
+
+    TASK: str
+
+    def __init__(
+        self,
+        kind: str = "ft",
+        *,
+        layers: int | None = None,
+        width: int | None = None,
+        heads: int | None = None,
+        dropout: float | None = None,
+        numbers: str = "linear",
+        bins: int = 48,
+        scaling: str = "quantile",
+        categories: Sequence[str | int] | None = None,
+        unseen: float = 0.01,
+        learning_rate: float | None = None,
+        weight_decay: float = 1e-5,
+        batch_size: int | None = None,
+        epochs: int = 200,
+        patience: int = 16,
+        validation_fraction: float = 0.2,
+        watch: str = "score",
+        n_ensemble: int = 1,
+        device: str = "auto",
+        random_state: Any = None,
+        progress: str = "auto",
+    ) -> None:
+        self.kind, self.layers, self.width, self.heads, self.dropout = kind, layers, width, heads, dropout
+        self.numbers, self.bins, self.scaling = numbers, bins, scaling
+        self.categories, self.unseen = categories, unseen
+        self.learning_rate, self.weight_decay, self.batch_size = learning_rate, weight_decay, batch_size
+        self.epochs, self.patience, self.validation_fraction, self.watch = epochs, patience, validation_fraction, watch
+        self.n_ensemble, self.device, self.random_state, self.progress = n_ensemble, device, random_state, progress
+
+    @abstractmethod
+    def _learned(self, y: Any) -> tuple[Classes | Values, Cells]:
+        """What is to be learned, and the checked target itself."""
+
+    @abstractmethod
+    def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
+        """How much each row counts, all considered."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: tuple[Any, Any] | None = None) -> Self:
+        """Learn from the rows of a table: a frame, an array, a dictionary of lists, a path of a CSV or Parquet file.
+
+        validation   rows and target to stop by, in place of a part that is held out of X
+        """
+        table = table_in(self, X, reset=True)
+        target, values = self._learned(y)
+        weight_B = self._weighed(values, weights_in(sample_weight, table, values))
+        whole = Part(table, values, weight_B)
+        if not (weight_B > 0).all():
+            whole = whole.take(weight_B > 0)
+            target, values = self._learned(whole.target)
+        plan = self._plan(whole.table)
+        train, valid = self._parted(whole, isinstance(target, Classes), validation, plan)
+        before: Pretrained | None = getattr(self, "pretrained_", None)
+        self.fitted_, course = fit_table(train, valid, target, plan, before)
+        self.n_iter_, self.validation_ = course.epochs, course.best
+        if isinstance(target, Classes):
+            self.classes_ = target.labels
+        if self.kind == "ft":
+            self.attention_ = attention_to_columns(self.fitted_, train.table.take(slice(SHOWN)), self.columns_)
+        return self
+
+    def pretrain(self, X: Any, *, method: str = "mask", rate: float = 0.3) -> Self:
+        """Learn from rows without labels; a `fit` that follows begins with what was learned (a clone does not).
+
+        method   "mask": guess hidden values; "replace": tell which values come from another row
+        rate     share of the cells that are hidden or replaced
+        """
+        table = table_in(self, X, reset=True)
+        plan = self._plan(table)
+        held = self._held(np.zeros(table.rows), False, plan)
+        valid = table.take(held) if held.any() else None
+        self.pretrained_ = pretrain_table(table.take(~held), valid, plan, method=method, rate=rate)
+        return self
+
+    def _plan(self, table: Table) -> Plan:
+        kind = pick(MODELS, self.kind, "kind of table model")
+        pick(SCALINGS, self.scaling, "scaling")
+        names = list(table.columns)
+        wish = Wish(self.layers, self.width, self.heads, self.dropout, self.numbers, self.bins, self.unseen)
+        fitting = Fitting(
+            learning_rate=kind.learning_rate if self.learning_rate is None else self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=usual_batch(table.rows) if self.batch_size is None else self.batch_size,
+            epochs=self.epochs,
+            patience=self.patience,
+            members=self.n_ensemble,
+            seed=int(check_random_state(self.random_state).randint(SEEDS)),
+            device=pick_device(self.device),
+            progress=self.progress,
+        )
+        chosen = tuple(names[name] if isinstance(name, int) else name for name in self.categories or ())
+        return Plan(self.kind, wish, self.scaling, chosen, self.watch, fitting)
+
+    def _parted(
+        self, whole: Part, classes: bool, given: tuple[Any, Any] | None, plan: Plan
+    ) -> tuple[Part, Part | None]:
+        """The rows to learn from, and those to validate with."""
+        if given is not None:
+            table, target = table_in(self, given[0], reset=False), self._learned(given[1])[1]
+            return whole, Part(table, target, weights_in(None, table, target))
+        held = self._held(whole.target, classes, plan)
+        return (whole.take(~held), whole.take(held)) if held.any() else (whole, None)
+
+    def _held(self, target: Cells, classes: bool, plan: Plan) -> Cells:
+        if not 0 <= self.validation_fraction < 1:
+            raise ConfigError(f"validation_fraction lies in [0, 1): validation_fraction={self.validation_fraction}")
+        share = self.validation_fraction if self.patience else 0.0
+        return held_out(target, share, np.random.default_rng(plan.fitting.seed), classes)
+
+    def _asked(self, X: Any) -> Table:
+        check_is_fitted(self, "fitted_")
+        return table_in(self, X, reset=False)
+
+    def feature_importance(self, X: Any = None, y: Any = None, *, method: str = "attention") -> Cells:
+        """How much each column matters, in the order of the columns.
+
+        attention     the row of `[CLS]` averaged over heads, layers and rows: of X, or of up to 1,000 training rows
+        permutation   what the score loses when the column of X is shuffled, to check the other against
+        """
+        check_is_fitted(self, "fitted_")
+        return pick(IMPORTANCES, method, "method")(self, X, y)
+
+    def save_pretrained(self, folder: str | Path, *, target: str = "target") -> None:
+        """Write a new model directory, with the schema of the table in it; `target` is what predictions are called."""
+        check_is_fitted(self, "fitted_")
+        named = hasattr(self, "feature_names_in_")
+        settings = {name: value for name, value in self.get_params().items() if _plain(value)}
+        extra = {"estimator": settings, "names": list(self.columns_), "named": named, "called": target}
+        self.fitted_.save(Path(folder), self.TASK, table_card(self.fitted_, self.TASK), extra)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self:
+        """The estimator of a model directory, ready to predict."""
+        fitted, words = TableModel.load(Path(folder), cls.TASK)
+        known = cls._get_param_names()
+        made = cls(**{name: value for name, value in words.get("estimator", {}).items() if name in known})
+        made.fitted_, made.columns_ = fitted, tuple(words["names"])
+        made.n_features_in_, made.target_ = len(made.columns_), str(words.get("called", "target"))
+        if words["named"]:
+            made.feature_names_in_ = np.array(made.columns_, dtype=object)
+        if isinstance(fitted.target, Classes):
+            made.classes_ = fitted.target.labels
+        return made
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
+
+
+class TableClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
+    """A Transformer that says of which class a row is.
+
+    class_weight   as scikit-learn has it: None, "balanced", or a dictionary; all other arguments as `TableRegressor`
+    """
+
+    TASK = "table_classification"
+
+    def __init__(
+        self,
+        kind: str = "ft",
+        *,
+        layers: int | None = None,
+        width: int | None = None,
+        heads: int | None = None,
+        dropout: float | None = None,
+        numbers: str = "linear",
+        bins: int = 48,
+        scaling: str = "quantile",
+        categories: Sequence[str | int] | None = None,
+        unseen: float = 0.01,
+        learning_rate: float | None = None,
+        weight_decay: float = 1e-5,
+        batch_size: int | None = None,
+        epochs: int = 200,
+        patience: int = 16,
+        validation_fraction: float = 0.2,
+        watch: str = "score",
+        n_ensemble: int = 1,
+        class_weight: Any = None,
+        device: str = "auto",
+        random_state: Any = None,
+        progress: str = "auto",
+    ) -> None:
+        super().__init__(
+            kind, layers=layers, width=width, heads=heads, dropout=dropout, numbers=numbers, bins=bins, scaling=scaling,
+            categories=categories, unseen=unseen, learning_rate=learning_rate, weight_decay=weight_decay,
+            batch_size=batch_size, epochs=epochs, patience=patience, validation_fraction=validation_fraction,
+            watch=watch, n_ensemble=n_ensemble, device=device, random_state=random_state, progress=progress,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def predict_proba(self, X: Any) -> Cells:
+        """The probability of each class for each row, in the order of `classes_`."""
+        table = self._asked(X)
+        return self.fitted_.probabilities(table)
+
+    def predict(self, X: Any) -> Cells:
+        """The most probable class of each row."""
+        probability_BC = self.predict_proba(X)
+        labels: Cells = self.classes_[probability_BC.argmax(1)]
+        return labels
+
+    def _learned(self, y: Any) -> tuple[Classes, Cells]:
+        labels = labels_in(y)
+        return Classes(np.unique(labels)), labels
+
+    def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
+        balanced: Cells = weight_B * compute_sample_weight(self.class_weight, target)
+        return balanced
+
+
+class TableRegressor(RegressorMixin, _TableEstimator):  # type: ignore[misc]
+    """A Transformer that predicts a number, or several, for each row."""
+
+    __doc__ = f"{__doc__}\n\n{_TableEstimator.__doc__}"
+
+    TASK = "table_regression"
+
+    def predict(self, X: Any) -> Cells:
+        """The predicted number of each row; where the target had several columns, as many."""
+        table = self._asked(X)
+        return self.fitted_.values(table)
+
+    def _learned(self, y: Any) -> tuple[Values, Cells]:
+        values = values_in(y)
+        return Values.of(values), values
+
+    def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
+        return weight_B
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _by_attention(estimator: Any, X: Any, y: Any) -> Cells:
+    if X is not None:
+        return attention_to_columns(estimator.fitted_, table_in(estimator, X, reset=False), estimator.columns_)
+    if not hasattr(estimator, "attention_"):
+        raise ConfigError("of which rows? Give X: only an FT-Transformer that was fitted here remembers its attention")
+    kept: Cells = estimator.attention_
+    return kept
+
+
+def _by_permutation(estimator: Any, X: Any, y: Any) -> Cells:
+    if X is None or y is None:
+        raise ConfigError("permutation importance needs rows and their target: give X and y")
+    lost: Cells = permutation_importance(estimator, X, y, n_repeats=5, random_state=0).importances_mean
+    return lost
+
+
+IMPORTANCES = {"attention": _by_attention, "permutation": _by_permutation}
+
+
+def _plain(value: Any) -> bool:
+    """Whether JSON has a word for it that comes back as it was."""
+    return value is None or type(value) in (str, int, float, bool)
+
+
+ESTIMATORS: dict[str, type[TableClassifier] | type[TableRegressor]] = {
+    kind.TASK: kind for kind in (TableClassifier, TableRegressor)
+}
+
+
+def load_estimator(folder: str | Path) -> TableClassifier | TableRegressor:
+    """The estimator of a model directory, of whichever kind it is."""
+    found = model_folder(Path(folder))
+    task = read_settings(found).task
+    if task not in ESTIMATORS:
+        raise CheckpointError(f"{found} holds a model for {task}, not for tables")
+    return ESTIMATORS[task].from_pretrained(found)

@@ -1,0 +1,226 @@
+"""Training on a table: a short loop of its own, with early stopping for each member of an ensemble by itself.
+
+The rows are tensors that are indexed by a fresh permutation in every epoch. An ensemble is one model with the members
+side by side (`nn/members.py`): each has its own first weights, its own order of rows and its own dropout, is stopped by
+its own validation, and learns what it would learn alone.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.errors import ConfigError
+from clearhead.nn.members import Linears, side_by_side
+from clearhead.tasks.table_progress import epochs_bar
+from clearhead.train.allocator import keep_freed_memory
+from clearhead.train.optim import build_optimizer
+from clearhead.train.seed import derive
+from clearhead.train.settings import Training
+from clearhead.train.step import DivergenceError
+
+__all__ = ["Cost", "Course", "Fitting", "Judge", "Rows", "apart", "fit_members", "in_parts", "seeded", "usual_batch"]
+
+CPU = torch.device("cpu")
+WEIGHTS = 1 << 26  # attention weights of a backward pass; a batch with more is gone through in parts
+TOKENS = 1 << 16  # of a forward pass alone
+LEAST = 32  # rows of a forward pass: with so many a row is computed alike, to the bit, whatever rows stand beside it
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How to train; `patience` counts epochs without a better validation, 0 trains through all epochs."""
+
+    learning_rate: float
+    weight_decay: float = 1e-5
+    batch_size: int = 256
+    epochs: int = 200
+    patience: int = 16
+    members: int = 1
+    seed: int = 0
+    device: torch.device = CPU
+    progress: str = "quiet"
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch_size", 1), ("epochs", 1), ("patience", 0), ("members", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ConfigError(f"learning_rate must be above 0: learning_rate={self.learning_rate}")
+
+
+class Rows(NamedTuple):
+    """Rows of a table, encoded, with what is to be learned of each and how much it counts."""
+
+    number_BC: Tensor
+    code_BC: Tensor
+    target: Tensor
+    weight_B: Tensor
+
+    def take(self, index_B: Tensor) -> "Rows":
+        return Rows(*(x[index_B] for x in self))
+
+    def to(self, device: torch.device) -> "Rows":
+        return Rows(*(x.to(device) for x in self))
+
+
+class Course(NamedTuple):
+    """How training went: the model with the best weights of each member, and the validations."""
+
+    model: nn.Module
+    epochs: int
+    best: list[float]  # the best validation of each member; infinite where there was none
+    history: list[float]  # the mean of the members' validations, epoch by epoch
+
+
+# What each row costs, given the outputs for it; the mean over rows is what is learned.
+Cost = Callable[[nn.Module, Rows], Tensor]
+# What validation says of each member, the lower the better: (model, rows, members) -> (S,)
+Judge = Callable[[nn.Module, Rows, int], Tensor]
+
+
+def fit_members(
+    build: Callable[[], Any],
+    train: Rows,
+    valid: Rows | None,
+    cost: Cost,
+    judge: Judge,
+    fitting: Fitting,
+    start: Mapping[str, Tensor] | None = None,
+) -> Course:
+    """Train `fitting.members` models that `build` makes, and keep for each the weights of its best epoch.
+
+    `start` has weights to start from, by name, where there are any.
+    """
+    if fitting.device.type == "cpu":
+        keep_freed_memory()
+    with seeded(fitting.seed):
+        members = []
+        for s in range(fitting.members):
+            torch.default_generator.manual_seed(derive(fitting.seed, s))
+            members.append(build())
+        model = (members[0] if fitting.members == 1 else side_by_side(members)).to(fitting.device)
+        model.load_state_dict({**model.state_dict(), **(start or {})})
+        train = train.to(fitting.device)
+        valid = None if valid is None else valid.to(fitting.device)
+        optimizer = _optimizer(model, fitting)
+        best = _Best(model, fitting)
+        parts = _parts(members[0], fitting)
+        with epochs_bar(fitting.progress, fitting.epochs) as note:
+            for epoch in range(1, fitting.epochs + 1):
+                loss = _epoch(model.train(), train, cost, optimizer, fitting, parts)
+                if not math.isfinite(loss):
+                    raise DivergenceError(f"the loss is {loss:g} in epoch {epoch}: lower learning_rate")
+                figures = {"loss": loss}
+                if valid is not None:
+                    with torch.no_grad():
+                        scores_S = judge(model.eval(), valid, fitting.members).double().cpu()
+                    best.weigh(scores_S)
+                    figures |= {"validation": float(scores_S.mean()), "best": float(best.score_S.mean())}
+                note(figures)
+                if best.stale:
+                    break
+        best.restore()
+    return Course(model.eval(), epoch, best.score_S.tolist(), best.history)
+
+
+def _epoch(
+    model: nn.Module, train: Rows, cost: Cost, optimizer: torch.optim.Optimizer, fitting: Fitting, parts: int
+) -> float:
+    """Go through all rows once, in an order of each member's own; returns the mean cost of a row."""
+    rows = len(train.weight_B)
+    order_SB = torch.stack([torch.randperm(rows) for _ in range(fitting.members)]).to(fitting.device)
+    total = torch.zeros((), dtype=torch.float64)
+    for batch_SB in order_SB.split(fitting.batch_size, dim=1):
+        for part_SB in batch_SB.split(parts, dim=1):
+            loss = cost(model, train.take(part_SB.flatten())).sum()
+            torch.autograd.backward(loss / batch_SB.shape[1])  # a mean over rows, a sum over members
+            total += loss.detach().cpu()
+        optimizer.step()
+        optimizer.zero_grad()
+    return float(total) / (rows * fitting.members)
+
+
+def _parts(model: Any, fitting: Fitting) -> int:
+    """So many rows of a batch at a time that the attention weights of all columns and members have room."""
+    config = model.config
+    tokens = 1 + config.numbers + len(config.categories)
+    return max(1, WEIGHTS // (config.layers * config.heads * tokens**2 * fitting.members))
+
+
+def apart(model: nn.Module, rows: Rows, members: int, tokens: int) -> Iterator[Tensor]:
+    """The outputs for some rows at a time, (S, B, outputs): each member's for the same rows, in bounded memory."""
+    at_once = max(LEAST, TOKENS // (members * tokens))
+    for start in range(0, len(rows.weight_B), at_once):
+        parts = [x[start : start + at_once] for x in rows[:2]]
+        spare = max(0, LEAST - len(parts[0]))
+        number_BC, code_BC = (F.pad(x, (0, 0, 0, spare)).repeat(members, 1) for x in parts)
+        yield model(number_BC, code_BC).unflatten(0, (members, -1))[:, : len(parts[0])]
+
+
+def in_parts(model: nn.Module, rows: Rows, members: int) -> Tensor:
+    """The outputs for all rows, (S, B, outputs)."""
+    tokens = 1 + rows.number_BC.shape[1] + rows.code_BC.shape[1]
+    return torch.cat(list(apart(model, rows, members, tokens)), dim=1)
+
+
+class _Best:
+    """The best weights of each member so far, until all of them are out of patience."""
+
+    def __init__(self, model: nn.Module, fitting: Fitting) -> None:
+        self.model, self.members, self.patience = model, fitting.members, fitting.patience
+        self.score_S = torch.full((fitting.members,), math.inf, dtype=torch.float64)
+        self.since_S = torch.zeros(fitting.members, dtype=torch.long)
+        self.kept: dict[str, Tensor] = {}
+        self.history: list[float] = []
+
+    @property
+    def stale(self) -> bool:
+        return 0 < self.patience <= int(self.since_S.min())
+
+    def weigh(self, score_S: Tensor) -> None:
+        """Keep the weights of those members that are better than ever, and not yet out of patience."""
+        self.history.append(float(score_S.mean()))
+        running_S = self.since_S < self.patience if self.patience else self.since_S >= 0
+        better_S = (score_S < self.score_S) & running_S
+        self.since_S = torch.where(better_S, 0, self.since_S + 1)
+        self.score_S = torch.where(better_S, score_S, self.score_S)
+        if better_S.all() or not self.kept:
+            self.kept = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
+        elif better_S.any():
+            for name, parameter in self.model.named_parameters():
+                self.kept[name][better_S] = parameter.detach()[better_S]
+
+    def restore(self) -> None:
+        """Put the best weights back; without validation the last ones stay."""
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in self.kept:
+                    parameter.copy_(self.kept[name])
+
+
+def _optimizer(model: nn.Module, fitting: Fitting) -> torch.optim.AdamW:
+    """AdamW; the matrices of linear layers decay, while column tokens, norms and biases do not."""
+    matrices = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear | Linears)}
+    training = Training(
+        steps=1, learning_rate=fitting.learning_rate, weight_decay=fitting.weight_decay, betas=(0.9, 0.999), eps=1e-8
+    )
+    return build_optimizer(model, training, lambda name, parameter: id(parameter) in matrices)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """PyTorch's generator under a seed, and afterwards as it was: fitting is nobody else's business."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def usual_batch(rows: int) -> int:
+    """256 rows, and fewer where an epoch would have less than some fifty steps."""
+    return 2 ** max(3, min(8, int(math.log2(max(rows, 1) / 50)) if rows > 50 else 3))

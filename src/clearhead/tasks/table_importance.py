@@ -1,0 +1,39 @@
+"""Which columns a table model looks at: the attention of `[CLS]`, and what it costs to shuffle a column."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.data.tables import Cells, Table
+from clearhead.errors import ConfigError
+from clearhead.tap import named_taps, watching
+from clearhead.tasks.table_model import TableModel
+
+__all__ = ["attention_to_columns"]
+
+
+def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str]) -> Cells:
+    """How much `[CLS]` looks at each column, averaged over heads, layers, rows and members; all of it sums to 1.
+
+    [gorishniy2021 §5.3]. The row of `[CLS]` is read, in evaluation mode: what it asks of the columns, not what they
+    ask of it. What it asks of itself is left out, the parts of a date are added up, and columns not in use have 0.
+    """
+    names = [name for name in named_taps(fitted.model) if name.startswith("encoder.") and name.endswith(".weights")]
+    if not hasattr(fitted.config, "embedding"):
+        raise ConfigError("only FT-Transformer has a [CLS] that looks at all columns: use method='permutation'")
+    total_C = torch.zeros(len(fitted.schema.features), dtype=torch.float64)
+
+    def add(weights_BHLM: Tensor) -> Tensor:
+        total_C.add_(weights_BHLM[:, :, 0, 1:].sum((0, 1)).double().cpu())
+        return weights_BHLM
+
+    with watching(fitted.model, dict.fromkeys(names, add)):
+        for _ in fitted.outputs(table):
+            pass
+    place = {name: i for i, name in enumerate(columns)}
+    shares = np.zeros(len(columns))
+    for feature, share in zip(fitted.schema.features, (total_C / total_C.sum()).tolist(), strict=True):
+        shares[place[feature.column]] += share
+    return shares

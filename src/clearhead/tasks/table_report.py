@@ -1,0 +1,134 @@
+"""From a file of a table to a fitted estimator and what is to be said of it: scores beside yardsticks, importance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from clearhead.data.table_columns import Column, columns_of, numbers_in, texts_in
+from clearhead.data.table_files import read_table
+from clearhead.data.tables import Cells, Table
+from clearhead.errors import ConfigError, DataError
+from clearhead.tasks.table_baseline import yardsticks
+from clearhead.tasks.table_estimators import TableClassifier, TableRegressor
+from clearhead.tasks.table_inputs import held_out
+
+__all__ = ["AIMS", "FileToFit", "Report", "figures_of", "fit_file", "predicted_columns"]
+
+FEW = 10  # whole numbers of a target that are taken as classes
+AIMS = ("auto", "classification", "regression")
+
+
+@dataclass(frozen=True)
+class FileToFit:
+    """What to learn from which file.
+
+    aim     classification, regression, or auto: text, truth values and a few whole numbers are classes
+    test    share of the rows that are kept for the test, taken of each class alike
+    """
+
+    path: Path
+    target: str
+    aim: str = "auto"
+    test: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.aim not in AIMS:
+            raise ConfigError(f"the aim must be one of {', '.join(AIMS)}: aim={self.aim!r}")
+        if not 0 < self.test < 1:
+            raise ConfigError(f"the share of rows for the test lies between 0 and 1: test={self.test}")
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A fitted estimator, what its columns were, and how good it is beside simpler models on the same test rows."""
+
+    estimator: TableClassifier | TableRegressor
+    columns: tuple[Column, ...]
+    rows: Mapping[str, int]
+    validation: float
+    scores: Mapping[str, Mapping[str, float]]
+    importance: Mapping[str, float]
+
+
+def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
+    """Read, hold rows back for a test, fit with these options of the estimator, and measure."""
+    whole = read_table(of.path)
+    table, column = whole.without(of.target), columns_of(Table({of.target: whole[of.target]}, text=whole.text))[0]
+    if column.missing:
+        row = next(i for i, cell in enumerate(texts_in(whole[of.target])) if cell is None)
+        raise DataError(
+            f"the target {of.target!r} misses {column.missing} values, first in row {row}: drop these rows or fill them"
+        )
+    classes = _are_classes(column, whole[of.target], of)
+    target = texts_in(whole[of.target]).astype(str) if classes else numbers_in(whole[of.target], of.target)
+    held = held_out(target, of.test, np.random.default_rng(of.seed), classes)
+    train, asked = table.take(~held), table.take(held)
+    if not held.any():
+        raise DataError(f"{table.rows} rows are too few to keep some of them for a test")
+    estimator = (TableClassifier if classes else TableRegressor)(random_state=of.seed, **options)
+    estimator.fit(train, target[~held])
+    scores = {"clearhead": _scores(estimator, asked, target[held])}
+    fitted = estimator.fitted_
+    for stick in yardsticks(fitted.schema, (train, target[~held]), asked, classes=classes, seed=of.seed):
+        scores[stick.name] = figures_of(
+            target[held], stick.predicted, stick.probability_BC, getattr(estimator, "classes_", None)
+        )
+    how = "attention" if estimator.kind == "ft" else "permutation"
+    shares = estimator.feature_importance(*(() if how == "attention" else (asked, target[held])), method=how)
+    named = dict(sorted(zip(estimator.columns_, shares.tolist(), strict=True), key=lambda pair: -pair[1]))
+    rows = {"train": train.rows, "test": asked.rows}
+    return Report(estimator, fitted.schema.columns, rows, float(np.mean(estimator.validation_)), scores, named)
+
+
+def _are_classes(column: Column, cells: Cells, of: FileToFit) -> bool:
+    if of.aim != "auto":
+        return of.aim == "classification"
+    if column.kind in ("category", "boolean", "identifier"):
+        return True
+    values = numbers_in(cells, of.target)
+    return column.distinct <= FEW and bool((values == values.round()).all())
+
+
+def _scores(estimator: TableClassifier | TableRegressor, asked: Table, target: Cells) -> dict[str, float]:
+    if isinstance(estimator, TableRegressor):
+        return figures_of(target, estimator.predict(asked), None)
+    probability_BC = estimator.predict_proba(asked)
+    return figures_of(target, estimator.classes_[probability_BC.argmax(1)], probability_BC, estimator.classes_)
+
+
+def figures_of(
+    target: Cells, predicted: Cells, probability_BC: Cells | None, classes: Cells | None = None
+) -> dict[str, float]:
+    """Accuracy, and for two classes the area under the curve; or the root mean squared error and R²."""
+    if probability_BC is None:
+        error = float(np.mean((target - predicted) ** 2))
+        spread = float(np.var(target))
+        return {"rmse": error**0.5, "r2": 1 - error / spread if spread else 0.0}
+    figures = {"accuracy": float(np.mean(predicted == target))}
+    if classes is not None and len(classes) == 2 and len(np.unique(target)) == 2:
+        figures["auc"] = float(roc_auc_score(target == classes[1], probability_BC[:, 1]))
+    return figures
+
+
+def predicted_columns(estimator: TableClassifier | TableRegressor, table: Table, name: str) -> dict[str, Cells]:
+    """The columns that a prediction adds to a table: what is predicted, and the probability of each class."""
+    absent = [column for column in estimator.fitted_.schema.used if column not in table.columns]
+    if absent:
+        raise DataError(f"the table lacks {len(absent)} of the columns that the model knows: {_listed(absent)}")
+    if isinstance(estimator, TableRegressor):
+        values = estimator.fitted_.values(table)
+        columns = values[:, None] if values.ndim == 1 else values
+        names = [f"predicted_{name}"] if columns.shape[1] == 1 else [f"predicted_{c}" for c in range(columns.shape[1])]
+        return dict(zip(names, columns.T, strict=True))
+    probability_BC = estimator.fitted_.probabilities(table)
+    likely = {f"probability_{label}": p for label, p in zip(estimator.classes_, probability_BC.T, strict=True)}
+    return {f"predicted_{name}": estimator.classes_[probability_BC.argmax(1)], **likely}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

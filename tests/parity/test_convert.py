@@ -1,0 +1,140 @@
+"""Every architecture of `transformers` that we read: their weights here, ours there, and the same answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from clearhead.convert.families import FAMILIES
+from clearhead.generate.decode import Prompts
+from clearhead.generate.decoding import Decoding
+from clearhead.generate.write import search
+from clearhead.models.encoder_decoder import EncoderDecoder
+
+pytest.importorskip("transformers")
+
+import transformers as hf
+
+from tests.parity.borrowed import ours_of, shake
+from tests.parity.their_models import (
+    CASES,
+    GENERATING,
+    SOURCE,
+    SOURCE_COUNTS,
+    TOKENS,
+    our_answers,
+    real,
+    their_answers,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of theirs
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+STEPS = 50
+
+
+class Models:
+    """Theirs and the same as ours, read from the folder that they write; each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: dict[str, tuple[Any, Any]] = {}
+
+    def __call__(self, name: str) -> tuple[Any, Any]:
+        if name not in self.made:
+            torch.manual_seed(list(CASES).index(name))
+            theirs = CASES[name]().eval()
+            shake(theirs, 0.2)
+            theirs.save_pretrained(self.folder / name)
+            self.made[name] = theirs, ours_of(*opened(self.folder / name))
+        return self.made[name]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    hf.utils.logging.set_verbosity_error()
+    hf.utils.logging.disable_progress_bar()
+    return Models(tmp_path_factory.mktemp("theirs"))
+
+
+def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
+
+
+def there(ours: Any, model_type: str, folder: Path) -> Any:
+    """Our model as a folder, opened by them: everything that they want is there, and nothing else."""
+    family, config = FAMILIES[model_type], FAMILIES[model_type].write(ours.config)
+    tensors = {name: tensor.clone() for name, tensor in family.tensors(ours, ours.config).items()}
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model, said = getattr(hf, config["architectures"][0]).from_pretrained(folder, output_loading_info=True)
+    assert not any(said[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), said
+    return model.eval()
+
+
+def same(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, answer in ours.items():
+        torch.testing.assert_close(answer, theirs[name], **CLOSE, msg=lambda said, name=name: f"{name}: {said}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_theirs_answer_the_same_here(models: Models, name: str) -> None:
+    theirs, ours = models(name)
+    same(our_answers(ours), their_answers(theirs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_they_hold_in_memory_is_read_too(models: Models, name: str) -> None:
+    """Tied tensors under all their names, and what they do not save."""
+    theirs, ours = models(name)
+    config = theirs.config.to_dict() | {"architectures": [type(theirs).__name__]}
+    again = ours_of(config, theirs.state_dict())
+    assert again.config == ours.config
+    assert all(map(torch.equal, ours.state_dict().values(), again.state_dict().values()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ours_answer_the_same_there(models: Models, name: str, tmp_path: Path) -> None:
+    theirs, ours = models(name)
+    back = there(ours, theirs.config.model_type, tmp_path / "back")
+    same(our_answers(ours), their_answers(back))
+    assert ours_of(*opened(tmp_path / "back")).config == ours.config
+
+
+@pytest.mark.parametrize("name", GENERATING)
+@torch.no_grad()
+def test_steps_are_their_whole_pass(models: Models, name: str) -> None:
+    theirs, ours = models(name)
+    if isinstance(ours, EncoderDecoder):
+        source = {"input_ids": SOURCE, "attention_mask": real(SOURCE_COUNTS, SOURCE.shape[1])}
+        expected, state = theirs(**source, decoder_input_ids=TOKENS).logits, ours.start(SOURCE, SOURCE_COUNTS)
+    else:
+        expected, state = theirs(TOKENS).logits, ours.start()
+    row, begun = torch.arange(len(TOKENS)), torch.tensor([3, 1, 2])  # beginnings of different lengths
+    logits, state = ours.step(TOKENS[:, :3], state, count_B=begun, last=True)
+    torch.testing.assert_close(logits[:, 0], expected[row, begun - 1], **CLOSE)
+    for i in range(4):
+        logits, state = ours.step(TOKENS[row, begun + i][:, None], state)
+        torch.testing.assert_close(logits[:, 0], expected[row, begun + i], **CLOSE)
+
+
+@pytest.mark.parametrize("name", GENERATING)
+def test_greedy_decoding_writes_the_same(models: Models, name: str) -> None:
+    """No pair of tokens twice: random models would write the same one for ever."""
+    theirs, ours = models(name)
+    theirs.generation_config.eos_token_id = None  # all steps, whatever is written
+    if isinstance(ours, EncoderDecoder):
+        given, prompt = SOURCE[1:2], torch.tensor([[ours.config.bos]])
+        state = ours.start(given)
+    else:
+        given, prompt, state = TOKENS[2:3], TOKENS[2:3], ours.start()
+    options = {"max_new_tokens": STEPS, "no_repeat_ngram_size": 2, "do_sample": False}
+    written = theirs.generate(given, attention_mask=torch.ones_like(given), **options)
+    (found,) = search(ours, state, Prompts(prompt, [STEPS], None), Decoding(longest=STEPS, no_repeat=2))
+    assert len(found.best[0].tokens) == STEPS
+    assert found.best[0].tokens == written[0, prompt.shape[1] :].tolist()

@@ -1,0 +1,90 @@
+"""`clearhead fit` and `clearhead predict`."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.unit.command_line import Done, refusal, run
+from tests.unit.small_tables import frame
+
+SMALL = ("--layers", "1", "--width", "8", "--epochs", "2")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    X, y = frame(120)
+    X.assign(row=range(120), answer=y).to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path / "t.csv"
+
+
+def fit(capsys: pytest.CaptureFixture[str], table: Path, *more: str | Path) -> Done:
+    return run(capsys, "fit", table, *SMALL, *more)
+
+
+def test_a_fit_says_what_it_found(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    done = fit(capsys, table, "--target", "answer")
+    assert done.code == 0, done
+    lines = done.out.splitlines()
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["a", "number"],
+        ["b", "number"],
+        ["c", "category"],
+        ["d", "category"],
+    ]
+    assert "identifier: left out" in lines[5]
+    assert "table classification of answer: 96 to learn from, 24 to test; 2 epochs" in done.out
+    assert [line.split("  ")[0] for line in lines if line.startswith(("clearhead", "majority", "gradient"))] == [
+        "clearhead",
+        "majority",
+        "gradient boosting",
+    ]
+    assert "█" in done.out
+
+
+@pytest.mark.parametrize("kind", ["ft", "tab"])
+def test_a_fit_in_json_and_a_regression(capsys: pytest.CaptureFixture[str], table: Path, kind: str) -> None:
+    done = fit(capsys, table, "--target", "b", "--kind", kind, "--ensemble", "2", "--json", "--category", "answer")
+    said = json.loads(done.out)
+    assert said["task"] == "table_regression"
+    assert set(said["scores"]) == {"clearhead", "mean", "gradient boosting"}
+    assert set(said["scores"]["clearhead"]) == {"rmse", "r2"}
+    assert set(said["importance"]) == {"a", "c", "d", "row", "answer"}
+
+
+def test_predictions_follow_the_rows(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
+    assert fit(capsys, table, "--target", "answer", "--out", tmp_path / "m").code == 0
+    done = run(capsys, "predict", table, "-m", tmp_path / "m")
+    assert done.code == 0, done
+    asked = table.read_text().splitlines()
+    given = done.out.splitlines()
+    assert given[0] == asked[0] + ",predicted_answer,probability_no,probability_yes"
+    assert [line.rsplit(",", 3)[0] for line in given] == [line for line in asked][:1] + asked[1:]
+    data = pd.read_csv(table).set_index("row").drop(columns="answer").iloc[::-1]
+    data.assign(row=data.index).to_parquet(tmp_path / "t.parquet")
+    assert run(capsys, "predict", tmp_path / "t.parquet", "-m", tmp_path / "m", "-o", tmp_path / "o.parquet").code == 0
+    out = pd.read_parquet(tmp_path / "o.parquet")
+    assert out.index.tolist() == data.index.tolist()
+    whole = pd.read_csv(__import__("io").StringIO(done.out)).set_index("row")
+    pd.testing.assert_series_equal(
+        out["probability_yes"], whole["probability_yes"].loc[out.index], check_names=False, check_index_type=False
+    )
+
+
+def test_refusals(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
+    assert "no column 'anser'" in refusal(fit(capsys, table, "--target", "anser"))
+    assert "there is no file" in refusal(fit(capsys, tmp_path / "u.csv", "--target", "a"))
+    assert "exists already" in refusal(fit(capsys, table, "--target", "a", "--out", tmp_path))
+    holes = pd.read_csv(table)
+    holes.loc[[4, 6], "answer"] = None
+    holes.to_csv(tmp_path / "holes.csv", index=False)
+    assert "misses 2 values, first in row 4" in refusal(fit(capsys, tmp_path / "holes.csv", "--target", "answer"))
+    assert fit(capsys, table, "--target", "answer", "--out", tmp_path / "m").code == 0
+    pd.read_csv(table).drop(columns=["a", "c"]).to_csv(tmp_path / "less.csv", index=False)
+    done = run(capsys, "predict", tmp_path / "less.csv", "-m", tmp_path / "m", "-o", tmp_path / "o.csv")
+    assert "lacks 2 of the columns that the model knows: 'a', 'c'" in refusal(done)
+    assert not (tmp_path / "o.csv").exists()
+    done = run(capsys, "predict", table, "-m", tmp_path / "m", "-o", tmp_path / "o.parquet")
+    assert "name it 'o.csv'" in refusal(done)
+    assert "no model directory" in refusal(run(capsys, "predict", table, "-m", tmp_path / "nowhere"))
