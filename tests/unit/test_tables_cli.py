@@ -1,5 +1,6 @@
 """`clearhead fit` and `clearhead predict`."""
 
+import io
 import json
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def test_a_fit_in_json_and_a_regression(capsys: pytest.CaptureFixture[str], tabl
     assert said["task"] == "table_regression"
     assert set(said["scores"]) == {"clearhead", "mean", "gradient boosting"}
     assert set(said["scores"]["clearhead"]) == {"rmse", "r2"}
-    assert set(said["importance"]) == {"a", "c", "d", "row", "answer"}
+    assert set(said["importance"]) == {"a", "c", "d", "answer"}
+    assert {column["name"]: column["kind"] for column in said["columns"]}["row"] == "identifier"
 
 
 def test_predictions_follow_the_rows(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
@@ -60,13 +62,13 @@ def test_predictions_follow_the_rows(capsys: pytest.CaptureFixture[str], table: 
     asked = table.read_text().splitlines()
     given = done.out.splitlines()
     assert given[0] == asked[0] + ",predicted_answer,probability_no,probability_yes"
-    assert [line.rsplit(",", 3)[0] for line in given] == [line for line in asked][:1] + asked[1:]
+    assert [line.rsplit(",", 3)[0] for line in given] == asked
     data = pd.read_csv(table).set_index("row").drop(columns="answer").iloc[::-1]
     data.assign(row=data.index).to_parquet(tmp_path / "t.parquet")
     assert run(capsys, "predict", tmp_path / "t.parquet", "-m", tmp_path / "m", "-o", tmp_path / "o.parquet").code == 0
     out = pd.read_parquet(tmp_path / "o.parquet")
     assert out.index.tolist() == data.index.tolist()
-    whole = pd.read_csv(__import__("io").StringIO(done.out)).set_index("row")
+    whole = pd.read_csv(io.StringIO(done.out)).set_index("row")
     pd.testing.assert_series_equal(
         out["probability_yes"], whole["probability_yes"].loc[out.index], check_names=False, check_index_type=False
     )

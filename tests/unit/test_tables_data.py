@@ -43,8 +43,8 @@ def random() -> np.random.Generator:
 
 
 def schema_for(table: Table, **changes: object) -> Schema:
-    options = {"categories": (), "scaling": "standard", "unseen": True, "random": random(), **changes}
-    return fit_schema(table, **options)  # type: ignore[arg-type]
+    options = {"scaling": "standard", "unseen": True, "random": random(), **changes}
+    return fit_schema(table, columns_of(table), **options)  # type: ignore[arg-type]
 
 
 def same(one: Table, other: Table) -> None:

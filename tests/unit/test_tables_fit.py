@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from clearhead.data.table_files import any_table
 from clearhead.errors import CheckpointError, ConfigError, DataError
 from clearhead.models.ft_transformer import FTTransformer, FTTransformerConfig
-from clearhead.nn.members import side_by_side
+from clearhead.nn.members import InTurn, member_weights, side_by_side
 from clearhead.tap import watching
 from clearhead.tasks.table_build import EMBEDDINGS
 from clearhead.tasks.table_estimators import TableClassifier, TableRegressor, load_estimator
@@ -112,14 +113,16 @@ def fitting(**changes: Any) -> Fitting:
     return Fitting(**{"learning_rate": 0.01, "batch_size": 16, "epochs": 3, "patience": 0, **changes})
 
 
-def test_an_ensemble_learns_what_its_members_would_learn_alone() -> None:
+@pytest.mark.parametrize("wide", [0, 1 << 30], ids=["in turn", "side by side"])
+def test_an_ensemble_learns_what_its_members_would_learn_alone(wide: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With rows in one batch, so that their order does not matter, and no dropout."""
+    monkeypatch.setattr("clearhead.tasks.table_fit.WIDE", wide)
     objective = OBJECTIVES["values", "loss"]
     made: list[FTTransformer] = []
 
     def build() -> FTTransformer:
         made.append(FTTransformer(PLAIN))
-        return made[-1]
+        return deepcopy(made[-1])
 
     how = fitting(members=3, batch_size=40)
     together = fit_members(build, rows(), None, objective.cost, objective.judge, how).model
@@ -134,17 +137,18 @@ def test_an_ensemble_learns_what_its_members_would_learn_alone() -> None:
         torch.testing.assert_close(answers, alone.model(x_BC, code_BC), atol=1e-4, rtol=1e-3)
 
 
-def test_the_best_weights_of_each_member_are_kept() -> None:
-    model = side_by_side([nn_linear(), nn_linear()])
+@pytest.mark.parametrize("join", [side_by_side, InTurn])
+def test_the_best_weights_of_each_member_are_kept(join: Any) -> None:
+    model = join([nn_linear(), nn_linear()])
     best = _Best(model, fitting(members=2, patience=2))
-    parameter = next(iter(model.parameters()))
     for epoch, scores in enumerate([[3.0, 3.0], [2.0, 4.0], [2.5, 1.0], [5.0, 5.0], [5.0, 0.5]]):
         with torch.no_grad():
-            parameter.fill_(float(epoch))
+            for parameter in model.parameters():
+                parameter.fill_(float(epoch))
         assert not best.stale
         best.weigh(torch.tensor(scores, dtype=torch.float64))
     best.restore()
-    assert parameter[:, 0, 0].tolist() == [1.0, 4.0]
+    assert [float(member_weights(model, s)["weight"][0, 0]) for s in range(2)] == [1.0, 4.0]
     assert best.score_S.tolist() == [2.0, 0.5]
     assert not best.stale, "the second member was better just now"
     for _ in range(2):

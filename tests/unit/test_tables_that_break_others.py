@@ -56,7 +56,7 @@ def test_a_constant_column_is_left_out_and_reported() -> None:
 
 
 def test_nothing_but_constant_columns() -> None:
-    with pytest.raises(DataError, match="no column is left to learn from.*'same': 'constant'"):
+    with pytest.raises(DataError, match=r"no column is left to learn from.*'same': 'constant'"):
         works(pd.DataFrame({"same": [3.0] * 20}))
 
 
@@ -196,7 +196,7 @@ def test_unseen_categories_and_numbers_that_went_missing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isfinite(model.predict_proba(X.assign(c="never seen", d=None))).all()
-    with pytest.raises(DataError, match="which training never showed|that training never showed"):
+    with pytest.raises(DataError, match="that training never showed"):
         works(X, y, unseen=0.0).predict(X.assign(c="never seen"))
     with pytest.warns(
         UserWarning, match="'a' misses 40 values but missed none in training: they are taken as its median"

@@ -33,4 +33,4 @@ def convert(
     from clearhead.tasks.loading import load_model
 
     save = FORMATS[form.value]
-    typer.echo(save(target, load_model(source, precision="")))
+    typer.echo(save(target, load_model(source, stored=True)))

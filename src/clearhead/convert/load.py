@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.convert.families import FAMILIES
+from clearhead.convert.family import Family
 from clearhead.convert.files import read_json, tensors_of
 from clearhead.convert.mapping import fill
 from clearhead.errors import CheckpointError, ConfigError
@@ -39,7 +40,9 @@ def load_foreign(
     folder: Path, *, dtype: torch.dtype | None = torch.float32, change: Callable[[Any], Any] | None = None
 ) -> Foreign:
     """The model of such a folder; `change` is made to our config before the model is built."""
-    return model_of(read_json(folder / CONFIG), tensors_of(folder), source=folder, dtype=dtype, change=change)
+    about = read_json(folder / CONFIG)
+    _family(about, folder)  # before the weights are looked for
+    return model_of(about, tensors_of(folder), source=folder, dtype=dtype, change=change)
 
 
 def model_of(
@@ -54,10 +57,7 @@ def model_of(
 
     dtype   of the weights; None keeps them as they are stored
     """
-    kind = about.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
-        raise CheckpointError(f"{source} is a model of type {kind!r}; this clearhead reads {', '.join(FAMILIES)}")
-    family = FAMILIES[kind]
+    family = _family(about, source)
     tensors = family.spelled(tensors)
     try:
         config = family.read(about, tensors.keys())
@@ -68,6 +68,13 @@ def model_of(
         raise CheckpointError(f"{source / CONFIG} cannot be used: {_reason(error)}") from error
     fill(model, family.rows(config), tensors, source=str(source), ignored=family.ignored)
     return Foreign(model.eval(), config, about)
+
+
+def _family(about: Mapping[str, Any], source: Path) -> Family:
+    kind = about.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise CheckpointError(f"{source} is a model of type {kind!r}; this clearhead reads {', '.join(FAMILIES)}")
+    return FAMILIES[kind]
 
 
 def _reason(error: Exception) -> str:

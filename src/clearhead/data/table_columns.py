@@ -104,8 +104,8 @@ def _counts_rows(kind: str, present: Cells) -> bool:
     return kind == "category" or (kind == "number" and bool((np.diff(present) == 1).all()))
 
 
-def numbers_in(cells: Cells, name: str) -> Cells:
-    """A column as float64, NaN where a value is missing; infinite ones are refused."""
+def numbers_in(cells: Cells, name: str, first: int = 0) -> Cells:
+    """A column as float64, NaN where a value is missing; infinite ones are refused, rows counted from `first`."""
     if cells.dtype.kind == "M":
         raise DataError(f"column {name!r} holds dates, where numbers are wanted")
     try:
@@ -113,9 +113,9 @@ def numbers_in(cells: Cells, name: str) -> Cells:
         values = np.array(present, dtype=np.float64)
     except (TypeError, ValueError) as error:
         row = next(i for i, cell in enumerate(cells) if cell is not None and not _all(float, [cell]))
-        raise DataError(f"column {name!r} holds numbers, but row {row} has {cells[row]!r}") from error
+        raise DataError(f"column {name!r} holds numbers, but row {first + row} has {cells[row]!r}") from error
     if np.isinf(values).any():
-        row = int(np.isinf(values).argmax())
+        row = first + int(np.isinf(values).argmax())
         raise DataError(f"column {name!r} contains infinity (inf) in row {row}: leave the cell empty, or bound it")
     return values
 

@@ -7,6 +7,7 @@ there is no value.
 import csv
 import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import islice, starmap
 from pathlib import Path
@@ -173,7 +174,7 @@ def copy_text(source: Path, out: TextIO, added: Added, rows: int = CHUNK) -> int
     writer = csv.writer(out, lineterminator="\n")
     count = 0
     for names, cells, table in _parts(source, rows):
-        more = added(table)
+        more = added(replace(table, first=count))
         refuse_twice([*names, *more], f"{str(source)!r} with the added columns")
         if not count:
             writer.writerow([*names, *more])
@@ -204,7 +205,7 @@ def copy_parquet(source: Path, target: Path, added: Added, rows: int = CHUNK) ->
     try:
         for batch in opened.iter_batches(batch_size=rows):
             whole = arrow.Table.from_batches([batch])
-            for name, values in added(table_of_arrow(batch)).items():
+            for name, values in added(replace(table_of_arrow(batch), first=count)).items():
                 whole = whole.append_column(name, arrow.array(values.tolist()))
             writer = writer or parquet.ParquetWriter(target, whole.schema)
             writer.write_table(whole)

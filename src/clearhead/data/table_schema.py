@@ -5,14 +5,14 @@ whole again. So a model directory needs neither the training data nor a pickle.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from clearhead.data.table_columns import PARTS, Column, columns_of, dates_in, numbers_in, texts_in
+from clearhead.data.table_columns import PARTS, Column, dates_in, numbers_in, texts_in
 from clearhead.data.table_scaling import SCALINGS, Scaling, fit_scaling
 from clearhead.data.tables import Cells, Table
 from clearhead.errors import CheckpointError, DataError
@@ -92,13 +92,13 @@ class Schema:
         numbers = [
             self._filled(feature, middle, table) for feature, middle in zip(self.numbers, self.middle_C, strict=True)
         ]
-        codes = [_codes(feature, table[feature.column], self.unseen) for feature in self.categories]
+        codes = [_codes(feature, table, self.unseen) for feature in self.categories]
         number_BC = np.stack(numbers, axis=1) if numbers else np.empty((table.rows, 0))
         code_BC = np.stack(codes, axis=1) if codes else np.empty((table.rows, 0), dtype=np.int64)
         return Encoded(self.scaling.apply(number_BC), code_BC)
 
     def _filled(self, feature: NumberFeature, middle: float, table: Table) -> Cells:
-        values = _numbers(feature, table[feature.column])
+        values = _numbers(feature, table)
         missing = np.isnan(values)
         if feature.missing or not missing.any():
             return values
@@ -125,22 +125,19 @@ class Schema:
 
 
 def fit_schema(
-    table: Table, *, categories: Sequence[str], scaling: str, unseen: bool, random: np.random.Generator
+    table: Table, columns: tuple[Column, ...], *, scaling: str, unseen: bool, random: np.random.Generator
 ) -> Schema:
-    """The schema of training data; `categories` names columns that hold categories, whatever they look like."""
-    columns = columns_of(table, categories)
+    """The schema of training data whose columns are known; of rows that were held out, it learns nothing more."""
     numbers, values = [], []
     for column in columns:
         for feature in _number_features(column):
-            found = _numbers(feature, table[column.name])
+            found = _numbers(feature, table)
+            if np.isnan(found).all():
+                continue
             if np.nanmin(found) < np.nanmax(found) or feature.part == VALUE:
-                numbers.append(feature)
+                numbers.append(replace(feature, missing=bool(np.isnan(found).any())))
                 values.append(found)
-    named = [
-        CategoryFeature(column.name, _values(table[column.name]), bool(column.missing))
-        for column in columns
-        if column.kind in ("category", "boolean")
-    ]
+    named = [_category(column.name, table) for column in columns if column.kind in ("category", "boolean")]
     if not numbers and not named:
         kinds = {column.name: column.kind for column in columns}
         raise DataError(f"no column is left to learn from ({table.rows} samples): {kinds}")
@@ -177,13 +174,14 @@ _WORDS = TypeAdapter(_Words)
 
 def _number_features(column: Column) -> list[NumberFeature]:
     if column.kind == "number":
-        return [NumberFeature(column.name, VALUE, bool(column.missing))]
-    return [NumberFeature(column.name, part, bool(column.missing)) for part in PARTS if column.kind == "date"]
+        return [NumberFeature(column.name)]
+    return [NumberFeature(column.name, part) for part in PARTS if column.kind == "date"]
 
 
-def _numbers(feature: NumberFeature, cells: Cells) -> Cells:
+def _numbers(feature: NumberFeature, table: Table) -> Cells:
+    cells = table[feature.column]
     if feature.part == VALUE:
-        return numbers_in(cells, feature.column)
+        return numbers_in(cells, feature.column, table.first)
     moments = dates_in(cells, feature.column)
     there = ~np.isnat(moments)
     values = np.full(len(cells), np.nan)
@@ -191,19 +189,21 @@ def _numbers(feature: NumberFeature, cells: Cells) -> Cells:
     return values
 
 
-def _values(cells: Cells) -> tuple[str, ...]:
-    return tuple(sorted({text for text in texts_in(cells) if text is not None}))
+def _category(name: str, table: Table) -> CategoryFeature:
+    texts = set(texts_in(table[name]).tolist())
+    return CategoryFeature(name, tuple(sorted(texts - {None})), None in texts)
 
 
-def _codes(feature: CategoryFeature, cells: Cells, unseen: bool) -> Cells:
+def _codes(feature: CategoryFeature, table: Table, unseen: bool) -> Cells:
     place: dict[str | None, int] = {value: code for code, value in enumerate(feature.values)}
     if feature.missing:
         place[None] = len(feature.values)
-    codes = np.array([place.get(text, feature.size) for text in texts_in(cells)], dtype=np.int64)
+    texts = texts_in(table[feature.column])
+    codes = np.array([place.get(text, feature.size) for text in texts], dtype=np.int64)
     if not unseen and (codes == feature.size).any():
         row = int((codes == feature.size).argmax())
         raise DataError(
-            f"column {feature.column!r} has {cells[row]!r} in row {row}, a category that training never showed: "
-            "fit with unseen above 0 to be ready for such"
+            f"column {feature.column!r} has {texts[row]!r} in row {table.first + row}, "
+            "a category that training never showed: fit with unseen above 0 to be ready for such"
         )
     return codes

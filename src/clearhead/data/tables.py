@@ -14,7 +14,7 @@ The cells of a CSV file are text until somebody asks for numbers or dates (`tabl
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -35,12 +35,14 @@ class Table:
     categorical  names of columns that came as categories (pandas' and polars' own kind), whatever they hold
     text         all cells came as text, so that numbers and dates are still to be read out of them
     named        the columns came with names; those of an array are called x0, x1, …
+    first        the number of the first row, where the table is a part of a larger one
     """
 
     columns: Mapping[str, Cells]
     categorical: frozenset[str] = frozenset()
     text: bool = False
     named: bool = True
+    first: int = 0
 
     @property
     def rows(self) -> int:
@@ -53,11 +55,12 @@ class Table:
 
     def without(self, *names: str) -> "Table":
         """The table without these columns."""
-        return Table({n: c for n, c in self.columns.items() if n not in names}, self.categorical, self.text, self.named)
+        return replace(self, columns={name: cells for name, cells in self.columns.items() if name not in names})
 
     def take(self, rows: slice | Cells) -> "Table":
         """Some of the rows."""
-        return Table({n: c[rows] for n, c in self.columns.items()}, self.categorical, self.text, self.named)
+        first = self.first + (rows.start or 0) if isinstance(rows, slice) else 0
+        return replace(self, columns={name: cells[rows] for name, cells in self.columns.items()}, first=first)
 
 
 def table_of(data: object) -> Table:

@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from clearhead.convert.files import read_json
 from clearhead.convert.gguf import GgufFile
 from clearhead.convert.load import Foreign, load_foreign, model_of
@@ -35,10 +37,10 @@ POOLINGS = {
 }
 
 
-def foreign_parts(folder: Path) -> ModelParts:
-    """The model of a folder as Hugging Face lays it out, or sentence-transformers does."""
+def foreign_parts(folder: Path, *, stored: bool = False) -> ModelParts:
+    """The model of a folder as Hugging Face lays it out, or sentence-transformers does; its numbers as `stored`."""
     change = _sentence_vectors(folder)
-    found = load_foreign(folder, change=change)
+    found = load_foreign(folder, dtype=None if stored else torch.float32, change=change)
     settings = replace(_settings(found, _asked(folder / "generation_config.json")), **_as_encoder(change))
     source, target = _readers(folder, settings)
     card = folder / "README.md"

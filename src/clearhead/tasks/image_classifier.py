@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor, nn
 
+from clearhead import __version__
 from clearhead.data.batch import row_batches
 from clearhead.data.images import ImageReader
 from clearhead.errors import CheckpointError, ConfigError, DataError
@@ -116,7 +117,8 @@ class ImageClassifier:
                 lambda epoch: row_batches(len(examples), rows=rows, seed=training.seed, epoch=epoch),
                 accumulate=training.accumulate,
             )
-            train(model, _job(model, settings, examples, watched, epochs), training, run_directory=directory)
+            card = _card(settings, len(examples), rows, training)
+            train(model, _job(model, settings, examples, watched, epochs, card), training, run_directory=directory)
             return cls(load_model(directory))
 
     @overload
@@ -200,7 +202,12 @@ def _usual(steps: int, *, watched: bool) -> Training:
 
 
 def _job(
-    model: Any, settings: Settings, examples: Sequence[Example], valid: Sequence[Example] | None, epochs: Epochs
+    model: Any,
+    settings: Settings,
+    examples: Sequence[Example],
+    valid: Sequence[Example] | None,
+    epochs: Epochs,
+    card: str,
 ) -> Job[ImageBatch]:
     """What the training loop is given."""
     c: VitConfig = settings.config
@@ -219,16 +226,25 @@ def _job(
         batches=lambda step: [ImageBatch(*(x[which] for x in all_images)) for which in epochs.step(step)],
         move=ImageBatch.to,
         validate=None if valid is None else validate,
-        save_extra=lambda folder: describe(folder, reader, settings, _card(settings, len(examples))),
+        save_extra=lambda folder: describe(folder, reader, settings, card),
         flops=lambda batch: 3 * model.flops(len(batch.class_B)),
         unit="images",
         blocks=find_layers,
     )
 
 
-def _card(settings: Settings, count: int) -> str:
-    lines = [f"# Image classification, {len(settings.labels)} classes", "", f"- Architecture: {settings.architecture}"]
-    return "\n".join([*lines, f"- Trained on {count} images given in Python", ""])
+def _card(settings: Settings, count: int, rows: int, training: Training) -> str:
+    """README.md of the model directory."""
+    lines = [
+        f"# Image classification, {len(settings.labels)} classes",
+        "",
+        f"- Architecture: {settings.architecture}, trained by clearhead {__version__} on torch {torch.__version__}",
+        f"- Data: {count} images given in Python",
+        f"- Seed: {training.seed}",
+        f"- Training: {training.steps} steps of {rows} images, learning rate {training.learning_rate:g}",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def _loss(model: Any, batch: ImageBatch) -> Terms:

@@ -14,16 +14,19 @@ __all__ = ["find_model", "load_model"]
 GGUF = ".gguf"
 
 
-def load_model(where: str | Path, task: str = "", *, precision: str = "", threads: int | None = None) -> ModelParts:
+def load_model(
+    where: str | Path, task: str = "", *, precision: str = "", threads: int | None = None, stored: bool = False
+) -> ModelParts:
     """The model that is there, in evaluation mode; where a `task` is asked for, it must be the model's.
 
-    With a `precision` it is made ready for use (`tasks/precision.py`), without one it is as it was trained.
+    With a `precision` it is made ready for use (`tasks/precision.py`), without one it is as it was trained. Others'
+    weights become float32, unless they are to stay as they are `stored`.
     """
     found = find_model(where)
     if found.suffix == GGUF:
         parts = gguf_parts(found)
     else:
-        parts = foreign_parts(found) if is_foreign(found) else own_parts(found)
+        parts = foreign_parts(found, stored=stored) if is_foreign(found) else own_parts(found)
     if task and parts.settings.task != task:
         raise CheckpointError(f"{found} holds a model for {parts.settings.task}, not for {task}")
     if precision:

@@ -18,13 +18,13 @@ from clearhead.errors import CheckpointError, ConfigError, MissingPackageError
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.inspection import permutation_importance
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_sample_weight
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
     raise MissingPackageError("tables need the package 'scikit-learn': install clearhead[tables]") from error
 
+from clearhead.data.table_columns import columns_of
 from clearhead.data.table_scaling import SCALINGS
 from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
@@ -33,7 +33,7 @@ from clearhead.tasks.directory import model_folder, read_settings
 from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
 from clearhead.tasks.table_fit import Fitting, usual_batch
-from clearhead.tasks.table_importance import attention_to_columns
+from clearhead.tasks.table_importance import attention_to_columns, loss_by_shuffling
 from clearhead.tasks.table_inputs import held_out, labels_in, table_in, values_in, weights_in
 from clearhead.tasks.table_model import TableModel
 from clearhead.tasks.table_training import Part, Plan, Pretrained, fit_table, pretrain_table
@@ -162,7 +162,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             progress=self.progress,
         )
         chosen = tuple(names[name] if isinstance(name, int) else name for name in self.categories or ())
-        return Plan(self.kind, wish, self.scaling, chosen, self.watch, fitting)
+        return Plan(self.kind, wish, self.scaling, columns_of(table, chosen), self.watch, fitting)
 
     def _parted(
         self, whole: Part, classes: bool, given: tuple[Any, Any] | None, plan: Plan
@@ -320,8 +320,7 @@ def _by_attention(estimator: Any, X: Any, y: Any) -> Cells:
 def _by_permutation(estimator: Any, X: Any, y: Any) -> Cells:
     if X is None or y is None:
         raise ConfigError("permutation importance needs rows and their target: give X and y")
-    lost: Cells = permutation_importance(estimator, X, y, n_repeats=5, random_state=0).importances_mean
-    return lost
+    return loss_by_shuffling(table_in(estimator, X, reset=False), lambda table: estimator.score(table, y))
 
 
 IMPORTANCES = {"attention": _by_attention, "permutation": _by_permutation}

@@ -6,7 +6,7 @@ its own validation, and learns what it would learn alone.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
-from clearhead.nn.members import Linears, side_by_side
+from clearhead.nn.members import InTurn, Linears, member_weights, side_by_side
 from clearhead.tasks.table_progress import epochs_bar
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.optim import build_optimizer
@@ -24,10 +24,23 @@ from clearhead.train.seed import derive
 from clearhead.train.settings import Training
 from clearhead.train.step import DivergenceError
 
-__all__ = ["Cost", "Course", "Fitting", "Judge", "Rows", "apart", "fit_members", "in_parts", "seeded", "usual_batch"]
+__all__ = [
+    "Cost",
+    "Course",
+    "Fitting",
+    "Judge",
+    "Rows",
+    "apart",
+    "fit_members",
+    "in_parts",
+    "seeded",
+    "together",
+    "usual_batch",
+]
 
 CPU = torch.device("cpu")
 WEIGHTS = 1 << 26  # attention weights of a backward pass; a batch with more is gone through in parts
+WIDE = 1 << 17  # numbers in the stream of one member
 TOKENS = 1 << 16  # of a forward pass alone
 LEAST = 32  # rows of a forward pass: with so many a row is computed alike, to the bit, whatever rows stand beside it
 
@@ -104,8 +117,9 @@ def fit_members(
         for s in range(fitting.members):
             torch.default_generator.manual_seed(derive(fitting.seed, s))
             members.append(build())
-        model = (members[0] if fitting.members == 1 else side_by_side(members)).to(fitting.device)
-        model.load_state_dict({**model.state_dict(), **(start or {})})
+            own = {name: weight[s] if fitting.members > 1 else weight for name, weight in (start or {}).items()}
+            members[-1].load_state_dict({**members[-1].state_dict(), **own})
+        model = together(members, fitting.batch_size).to(fitting.device)
         train = train.to(fitting.device)
         valid = None if valid is None else valid.to(fitting.device)
         optimizer = _optimizer(model, fitting)
@@ -126,7 +140,19 @@ def fit_members(
                 if best.stale:
                     break
         best.restore()
+    if isinstance(model, InTurn):
+        model = side_by_side(members)
     return Course(model.eval(), epoch, best.score_S.tolist(), best.history)
+
+
+def together(members: Sequence[Any], batch_size: int) -> nn.Module:
+    """The members as one model: narrow ones side by side, wide ones in turn, which give the same and are faster so."""
+    if len(members) == 1:
+        alone: nn.Module = members[0]
+        return alone
+    config = members[0].config
+    stream = batch_size * (1 + config.numbers + len(config.categories)) * config.width
+    return InTurn(members) if stream > WIDE else side_by_side(members)
 
 
 def _epoch(
@@ -176,7 +202,7 @@ class _Best:
         self.model, self.members, self.patience = model, fitting.members, fitting.patience
         self.score_S = torch.full((fitting.members,), math.inf, dtype=torch.float64)
         self.since_S = torch.zeros(fitting.members, dtype=torch.long)
-        self.kept: dict[str, Tensor] = {}
+        self.kept: dict[int, dict[str, Tensor]] = {}
         self.history: list[float] = []
 
     @property
@@ -190,18 +216,19 @@ class _Best:
         better_S = (score_S < self.score_S) & running_S
         self.since_S = torch.where(better_S, 0, self.since_S + 1)
         self.score_S = torch.where(better_S, score_S, self.score_S)
-        if better_S.all() or not self.kept:
-            self.kept = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
-        elif better_S.any():
-            for name, parameter in self.model.named_parameters():
-                self.kept[name][better_S] = parameter.detach()[better_S]
+        for s in better_S.nonzero().flatten().tolist():
+            self.kept[s] = {name: weight.clone() for name, weight in self._weights(s).items()}
 
     def restore(self) -> None:
         """Put the best weights back; without validation the last ones stay."""
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                if name in self.kept:
-                    parameter.copy_(self.kept[name])
+        for s, kept in self.kept.items():
+            for name, weight in self._weights(s).items():
+                weight.copy_(kept[name])
+
+    def _weights(self, s: int) -> dict[str, Tensor]:
+        if self.members > 1:
+            return member_weights(self.model, s)
+        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
 
 
 def _optimizer(model: nn.Module, fitting: Fitting) -> torch.optim.AdamW:

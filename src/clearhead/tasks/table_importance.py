@@ -1,6 +1,7 @@
 """Which columns a table model looks at: the attention of `[CLS]`, and what it costs to shuffle a column."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from clearhead.errors import ConfigError
 from clearhead.tap import named_taps, watching
 from clearhead.tasks.table_model import TableModel
 
-__all__ = ["attention_to_columns"]
+__all__ = ["attention_to_columns", "loss_by_shuffling"]
 
 
 def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str]) -> Cells:
@@ -37,3 +38,14 @@ def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str
     for feature, share in zip(fitted.schema.features, (total_C / total_C.sum()).tolist(), strict=True):
         shares[place[feature.column]] += share
     return shares
+
+
+def loss_by_shuffling(table: Table, score: Callable[[Table], float], repeats: int = 5) -> Cells:
+    """How much of the score each column is worth: what is lost, on average, when its values change rows."""
+    random = np.random.default_rng(0)
+    whole = score(table)
+
+    def shuffled(name: str) -> Table:
+        return replace(table, columns={**table.columns, name: random.permutation(table[name])})
+
+    return np.array([whole - np.mean([score(shuffled(name)) for _ in range(repeats)]) for name in table.columns])

@@ -58,18 +58,15 @@ class Report:
 def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
     """Read, hold rows back for a test, fit with these options of the estimator, and measure."""
     whole = read_table(of.path)
-    table, column = whole.without(of.target), columns_of(Table({of.target: whole[of.target]}, text=whole.text))[0]
-    if column.missing:
-        row = next(i for i, cell in enumerate(texts_in(whole[of.target])) if cell is None)
-        raise DataError(
-            f"the target {of.target!r} misses {column.missing} values, first in row {row}: drop these rows or fill them"
-        )
-    classes = _are_classes(column, whole[of.target], of)
-    target = texts_in(whole[of.target]).astype(str) if classes else numbers_in(whole[of.target], of.target)
+    target, classes = _target(whole, of)
+    table = whole.without(of.target)
+    columns = columns_of(table, options.get("categories") or ())
+    # What only counts the rows is seen of the whole file, not of a part of it.
+    table = table.without(*(column.name for column in columns if column.kind == "identifier"))
     held = held_out(target, of.test, np.random.default_rng(of.seed), classes)
-    train, asked = table.take(~held), table.take(held)
     if not held.any():
         raise DataError(f"{table.rows} rows are too few to keep some of them for a test")
+    train, asked = table.take(~held), table.take(held)
     estimator = (TableClassifier if classes else TableRegressor)(random_state=of.seed, **options)
     estimator.fit(train, target[~held])
     scores = {"clearhead": _scores(estimator, asked, target[held])}
@@ -82,15 +79,29 @@ def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
     shares = estimator.feature_importance(*(() if how == "attention" else (asked, target[held])), method=how)
     named = dict(sorted(zip(estimator.columns_, shares.tolist(), strict=True), key=lambda pair: -pair[1]))
     rows = {"train": train.rows, "test": asked.rows}
-    return Report(estimator, fitted.schema.columns, rows, float(np.mean(estimator.validation_)), scores, named)
+    return Report(estimator, columns, rows, float(np.mean(estimator.validation_)), scores, named)
 
 
-def _are_classes(column: Column, cells: Cells, of: FileToFit) -> bool:
-    if of.aim != "auto":
-        return of.aim == "classification"
-    if column.kind in ("category", "boolean", "identifier"):
+def _target(whole: Table, of: FileToFit) -> tuple[Cells, bool]:
+    """The target, as text of classes or as numbers, and which of the two it is."""
+    cells = whole[of.target]
+    column = columns_of(Table({of.target: cells}, text=whole.text))[0]
+    if column.missing:
+        row = next(i for i, cell in enumerate(texts_in(cells)) if cell is None)
+        raise DataError(
+            f"the target {of.target!r} misses {column.missing} values, first in row {row}: drop these rows or fill them"
+        )
+    classes = of.aim == "classification" or (of.aim == "auto" and _are_classes(column, cells))
+    return (texts_in(cells).astype(str), True) if classes else (numbers_in(cells, of.target), False)
+
+
+def _are_classes(column: Column, cells: Cells) -> bool:
+    if column.kind in ("category", "boolean"):
         return True
-    values = numbers_in(cells, of.target)
+    try:
+        values = numbers_in(cells, column.name)
+    except DataError:  # a different text in each row
+        return True
     return column.distinct <= FEW and bool((values == values.round()).all())
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clearhead.data.table_bins import Edges
+from clearhead.data.table_columns import Column
 from clearhead.data.table_schema import Encoded, Schema, fit_schema
 from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
@@ -28,18 +29,18 @@ WATCHED = ("loss", "score")
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is decided before the data is seen.
+    """Everything that is decided before a row is learned from.
 
     kind         a row of `MODELS`
     scaling      a row of `SCALINGS`
-    categories   columns that hold categories, whatever they look like
+    columns      what each column of the table is
     watch        what stops training early: the "loss" of the held-out rows, or their "score" (errors of classification)
     """
 
     kind: str
     wish: Wish
     scaling: str
-    categories: tuple[str, ...]
+    columns: tuple[Column, ...]
     watch: str
     fitting: Fitting
 
@@ -113,7 +114,7 @@ def pretrain_table(train: Table, valid: Table | None, plan: Plan, *, method: str
 def _schema(table: Table, plan: Plan) -> Schema:
     random = np.random.default_rng(plan.fitting.seed)
     unseen = plan.wish.unseen > 0
-    return fit_schema(table, categories=plan.categories, scaling=plan.scaling, unseen=unseen, random=random)
+    return fit_schema(table, plan.columns, scaling=plan.scaling, unseen=unseen, random=random)
 
 
 def _config(schema: Schema, plan: Plan, outputs: int, edges: Edges | None) -> TableConfig:
