@@ -78,7 +78,7 @@ def tab_transformer_pytorch(of: Setting, streams: int) -> Work:
 
     model = TabTransformer(
         categories=of.sizes, num_continuous=of.numbers, dim=32, depth=6, heads=8, dim_head=16, dim_out=1,
-        attn_dropout=0.1, ff_dropout=0.1, num_residual_streams=streams,
+        attn_dropout=0.1, ff_dropout=0.1, mlp_act=nn.ReLU(), num_residual_streams=streams,
     )  # fmt: skip
     number_BC, code_BC, target_B1 = of.batch()
     return train(of, model, lambda: F.mse_loss(model(code_BC, number_BC), target_B1))

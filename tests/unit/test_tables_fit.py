@@ -248,15 +248,25 @@ def test_pretraining_learns_and_is_where_the_fit_begins(method: str, kind: str) 
     model = classifier(kind=kind, epochs=8, patience=20, n_ensemble=2).pretrain(X, method=method)
     course = model.pretrained_.course
     assert course.history[-1] < course.history[0]
-    start = {name: tensor.clone() for name, tensor in model.pretrained_.weights.items()}
-    assert not any(name.startswith(("head", "mlp")) for name in start)
+    start = [{name: tensor.clone() for name, tensor in own.items()} for own in model.pretrained_.weights]
+    assert not any(name.startswith(("head", "mlp")) for own in start for name in own)
     model.set_params(epochs=1, learning_rate=1e-12).fit(X.iloc[:20], y[:20])
-    after = model.fitted_.model.state_dict()
-    for name, tensor in start.items():
-        torch.testing.assert_close(after[name], tensor)
+    for s, own in enumerate(start):
+        after = member_weights(model.fitted_.model, s)
+        for name, tensor in own.items():
+            torch.testing.assert_close(after[name], tensor)
+    with pytest.raises(ConfigError, match="was of 2 members, and n_ensemble is now 1"):
+        clone_with_memory(model).fit(X, y)
     missing = X.iloc[:3].astype({"a": object}).assign(a=None, c="new")
     assert np.isfinite(model.predict_proba(missing)).all()
     assert not hasattr(clone(model), "pretrained_")
+
+
+def clone_with_memory(model: TableClassifier) -> TableClassifier:
+    """One member alone, with what two have learned."""
+    alone = clone(model).set_params(n_ensemble=1)
+    alone.pretrained_ = model.pretrained_
+    return alone
 
 
 def test_pretraining_refuses_what_it_cannot() -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "seeded",
     "together",
     "usual_batch",
+    "weights_of",
 ]
 
 CPU = torch.device("cpu")
@@ -104,11 +105,11 @@ def fit_members(
     cost: Cost,
     judge: Judge,
     fitting: Fitting,
-    start: Mapping[str, Tensor] | None = None,
+    start: Sequence[Mapping[str, Tensor]] | None = None,
 ) -> Course:
     """Train `fitting.members` models that `build` makes, and keep for each the weights of its best epoch.
 
-    `start` has weights to start from, by name, where there are any.
+    `start` has weights to start from for each member, by name, where there are any.
     """
     if fitting.device.type == "cpu":
         keep_freed_memory()
@@ -117,8 +118,8 @@ def fit_members(
         for s in range(fitting.members):
             torch.default_generator.manual_seed(derive(fitting.seed, s))
             members.append(build())
-            own = {name: weight[s] if fitting.members > 1 else weight for name, weight in (start or {}).items()}
-            members[-1].load_state_dict({**members[-1].state_dict(), **own})
+            if start is not None:
+                members[-1].load_state_dict({**members[-1].state_dict(), **start[s]})
         model = together(members, fitting.batch_size).to(fitting.device)
         train = train.to(fitting.device)
         valid = None if valid is None else valid.to(fitting.device)
@@ -217,18 +218,18 @@ class _Best:
         self.since_S = torch.where(better_S, 0, self.since_S + 1)
         self.score_S = torch.where(better_S, score_S, self.score_S)
         for s in better_S.nonzero().flatten().tolist():
-            self.kept[s] = {name: weight.clone() for name, weight in self._weights(s).items()}
+            self.kept[s] = {name: weight.clone() for name, weight in weights_of(self.model, s, self.members).items()}
 
     def restore(self) -> None:
         """Put the best weights back; without validation the last ones stay."""
         for s, kept in self.kept.items():
-            for name, weight in self._weights(s).items():
+            for name, weight in weights_of(self.model, s, self.members).items():
                 weight.copy_(kept[name])
 
-    def _weights(self, s: int) -> dict[str, Tensor]:
-        if self.members > 1:
-            return member_weights(self.model, s)
-        return {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+
+def weights_of(model: nn.Module, s: int, members: int) -> dict[str, Tensor]:
+    """The live weights of one of so many members, by name."""
+    return dict(model.state_dict()) if members == 1 else member_weights(model, s)
 
 
 def _optimizer(model: nn.Module, fitting: Fitting) -> torch.optim.AdamW:

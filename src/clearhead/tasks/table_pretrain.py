@@ -19,10 +19,11 @@ from clearhead.errors import ConfigError
 from clearhead.models.presets import build
 from clearhead.nn.tables import pick
 from clearhead.tasks.table_build import TableConfig
-from clearhead.tasks.table_fit import Course, Fitting, Rows, fit_members, seeded
+from clearhead.tasks.table_fit import Course, Fitting, Rows, fit_members, seeded, weights_of
 
 __all__ = ["PRETEXTS", "Pretext", "pretrain"]
 
+UNTRAINED = ("head.", "mlp.")
 Question = Callable[[nn.Module, Rows, tuple[int, ...], float], Tensor]
 
 
@@ -84,8 +85,8 @@ def pretrain(
     *,
     method: str,
     rate: float,
-) -> tuple[Course, dict[str, Tensor]]:
-    """How it went, and the weights that it gave; `prepare` is given each member's model before training."""
+) -> tuple[Course, list[dict[str, Tensor]]]:
+    """How it went, and the weights that it gave each member; `prepare` is given each one's model before training."""
     if not 0 < rate < 1:
         raise ConfigError(f"the share of cells that are hidden or replaced lies between 0 and 1: {rate=}")
     count, question = pick(PRETEXTS, method, "method of pre-training")
@@ -107,5 +108,5 @@ def pretrain(
 
     course = fit_members(built, train, valid, cost, judge, fitting)
     body = course.model.get_submodule("body")
-    untrained = ("head.", "mlp.")
-    return course, {name: x for name, x in body.state_dict().items() if not name.startswith(untrained)}
+    weights = [weights_of(body, s, fitting.members) for s in range(fitting.members)]
+    return course, [{name: x for name, x in own.items() if not name.startswith(UNTRAINED)} for own in weights]

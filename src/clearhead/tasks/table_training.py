@@ -66,7 +66,7 @@ class Pretrained:
 
     schema: Schema
     config: TableConfig
-    weights: dict[str, Tensor]
+    weights: list[dict[str, Tensor]]  # of each member
     course: Course
 
 
@@ -77,6 +77,9 @@ def fit_table(
     classes = isinstance(target, Classes)
     objective = OBJECTIVES["classes" if classes else "values", plan.watch]
     if before is not None:
+        if len(before.weights) != plan.fitting.members:
+            given = f"{len(before.weights)} members, and n_ensemble is now {plan.fitting.members}"
+            raise ConfigError(f"pre-training was of {given}: pre-train again, or fit as many")
         schema, edges, start = before.schema, None, before.weights
         config = replace(before.config, outputs=target.outputs)
     else:
