@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clearhead.convert.hub import is_hub_name
+from clearhead.models.vit import VitConfig
+from clearhead.tasks.image_classifier import ImageClassifier
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.registry import load
 from tests.unit.command_line import refusal, run
@@ -94,3 +96,12 @@ def test_embed(tmp_path: Path, capsys: Capture) -> None:
 
 def test_embed_wants_an_encoder(translator: Path, capsys: Capture) -> None:
     assert "need an encoder" in refusal(run(capsys, "embed", "a", "-m", translator))
+
+
+def test_info_of_a_model_that_reads_images(tmp_path: Path, capsys: Capture) -> None:
+    pictures = [np.full((8, 8, 3), shade, np.uint8) for shade in (0, 255)]
+    config = VitConfig(image=8, patch=4, width=8, heads=2, layers=1, hidden=8)
+    ImageClassifier.fit(pictures, ["dark", "light"], preset=config, steps=1).save_pretrained(tmp_path / "m")
+    done = run(capsys, "info", tmp_path / "m")
+    assert done.code == 0
+    assert "dark light" in done.out

@@ -32,7 +32,7 @@ def info(
         "architecture": parts.settings.architecture,
         "languages": list(parts.settings.languages),
         "labels": list(parts.settings.labels),
-        "vocabulary": parts.tokenizer.vocabulary_size,
+        "vocabulary": getattr(parts.tokenizer, "vocabulary_size", ""),  # what reads images has none
         "parameters": table.total,
     }
     settings = asdict(parts.settings.config)

@@ -20,6 +20,7 @@ from clearhead.tasks.loading import load_model
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.prepare import Figures, Prepared, Surroundings, model_card, train_prepared
 from clearhead.tasks.recipe import Recipe, load_recipe
+from clearhead.tasks.sentence_encoder import SentenceEncoder
 from clearhead.tasks.text_classifier import TextClassifier
 from clearhead.tasks.token_classifier import TokenClassifier
 from clearhead.tasks.translator import Translator
@@ -50,7 +51,9 @@ TASKS: Mapping[str, type[Any]] = MappingProxyType(
 )
 
 # Tasks that no recipe names: their models are made in Python, or come from elsewhere.
-WITHOUT_RECIPE: Mapping[str, type[Any]] = MappingProxyType({ImageClassifier.TASK: ImageClassifier})
+WITHOUT_RECIPE: Mapping[str, type[Any]] = MappingProxyType(
+    {task.TASK: task for task in (ImageClassifier, SentenceEncoder)}
+)
 
 # Settings of training that a resumed run may change without becoming another run.
 FREE = frozenset(
