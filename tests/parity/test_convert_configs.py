@@ -96,7 +96,7 @@ OTHERS: dict[str, list[Any]] = {
     "scaled_embedding": [True, False], "embedding_norm": [True, False], "output_bias": [True, False],
     "output_scale": [1.0, 0.5], "segments": [0, 1, 3], "words": [True, False], "next_sentence": [True, False],
     "classes": [0, 5], "labels": [0, 5], "embedding_width": [8], "distinct": [1], "pad": [4], "bos": [5], "eos": [6],
-    "image": [32], "zero_start": [True, False], "patch": [8], "channels": [1],
+    "image": [32], "zero_start": [True, False], "pruned": [(("x", (0,)),)], "patch": [8], "channels": [1],
 }  # fmt: skip
 # Settings that change nothing of what a model answers, or nothing beside the others that this family has.
 IDLE = {

@@ -15,7 +15,7 @@ from clearhead.draw.palette import HEADS
 from clearhead.draw.scale import around_zero, shares
 from clearhead.draw.words import number
 from clearhead.errors import ConfigError, ShapeError
-from tests.unit.drawn import fills, has_cells, saves, softmax, texts
+from tests.unit.drawn import fills, has_cells, inside, saves, softmax, texts
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -68,7 +68,11 @@ def test_any_size_is_a_figure(size: int, dark: bool) -> None:
 
 def test_any_script_is_a_figure() -> None:
     names = ["שלום", "e\u0301te\u0301", "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "日本"]
-    shown = texts(matrix(weights(4, 4), rows=names, columns=names))
+    figure = matrix(weights(4, 4), rows=names, columns=names)
+    shown = texts(figure)
+    inside(figure)
+    inside(lines(weights(2, 4, 4), queries=names, keys=names))
+    inside(one_square(weights(2, 2), np.eye(2), weights(2, 2), source=names[:2], target=names[2:]))
     assert {"שלום", "e\u0301te\u0301", "日本"} <= set(shown)
     assert any(t.startswith("Donau") and t.endswith("…") for t in shown)
 

@@ -149,6 +149,12 @@ def test_files_come_back_as_they_went(tmp_path_factory, steps: list[int], shape:
     assert all(torch.equal(a, b) for a, b in zip(again["a.b"].values, recording["a.b"].values, strict=True))
 
 
+def test_tokens_that_no_file_could_hold_come_back(tmp_path: Path) -> None:
+    """Half of a pair of surrogates, as tokenizers that fall back to bytes hand out, and a zero byte."""
+    Recording({"source": [["\ud800", "\0", "e\u0301"]]}).save(tmp_path / "seen")
+    assert Recording.open(tmp_path / "seen").tokens == {"source": [["\ud800", "\0", "e\u0301"]]}
+
+
 SEEN = {"name": "x", "axes": "BD", "steps": [0]}
 
 

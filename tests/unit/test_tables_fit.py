@@ -245,6 +245,7 @@ def test_both_importances_find_the_columns_that_matter() -> None:
 def test_pretraining_learns_and_is_where_the_fit_begins(method: str, kind: str) -> None:
     X, y = frame(200)
     X["e"] = X["a"] * 2
+    X.loc[7, "d"] = "once"  # learned from, or met for the first time in validation
     model = classifier(kind=kind, epochs=8, patience=20, n_ensemble=2).pretrain(X, method=method)
     course = model.pretrained_.course
     assert course.history[-1] < course.history[0]

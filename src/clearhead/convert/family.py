@@ -33,7 +33,7 @@ __all__ = [
 Kind = TypeVar("Kind")
 
 # Our settings that only we have, at the values that all of theirs have.
-PLAIN: Mapping[str, Any] = {"combination": "latest", "persistent": 0, "temperature": 1.0}
+PLAIN: Mapping[str, Any] = {"combination": "latest", "persistent": 0, "temperature": 1.0, "pruned": ()}
 
 # Their names of activations -> ours; of several names for the same, the first is written.
 ACTIVATIONS: Mapping[str, str] = {

@@ -1,12 +1,13 @@
-"""The canvas: one sheet measured in points from its upper left corner, and the few marks that all figures are made of."""
+"""The canvas: one sheet measured in points from its upper left corner, and the few marks that make all figures."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.draw.figure import FINE, Figure, Sheet, need_matplotlib
+from clearhead.draw.palette import ROLES
 from clearhead.draw.words import fit
 
 __all__ = ["BIG", "SIZE", "SMALL", "Canvas", "Point", "ink_on"]
@@ -14,6 +15,8 @@ __all__ = ["BIG", "SIZE", "SMALL", "Canvas", "Point", "ink_on"]
 SMALL, SIZE, BIG = 5.5, 6.5, 8.0  # points of type: in cells and legends, for labels, for titles
 Point = tuple[float, float]
 MARGIN = 4.0
+SOLID: Literal["-"] = "-"
+DASHES = (0.0, (2.5, 2.0))
 
 
 class Canvas:
@@ -33,6 +36,13 @@ class Canvas:
     def width(self) -> float:
         """What can be drawn on, between the margins."""
         return self.right - self.left
+
+    def tone(self, role: str) -> str:
+        """A role's colour for words: mixed with the ink, so that it can be read on its ground."""
+        from matplotlib.colors import to_hex, to_rgb
+
+        mixed = 0.55 * np.array(to_rgb(ROLES[role].colour)) + 0.45 * np.array(to_rgb(self.theme.ink))
+        return to_hex((mixed[0], mixed[1], mixed[2]))
 
     def finish(self, height: float, says: str) -> Figure:
         """The figure, `height` points high."""
@@ -54,6 +64,8 @@ class Canvas:
         turned: bool = False,
     ) -> None:
         """Words at a point; `align` says which of their sides stands there. Nothing in them is read as mathematics."""
+        if not text:
+            return
         self.axes.text(
             *at, text, fontsize=size, color=colour or self.theme.ink, ha=align[0], va=align[1], parse_math=False,
             fontweight="bold" if bold else "normal", rotation=90 if turned else 0, family="DejaVu Sans",
@@ -73,10 +85,10 @@ class Canvas:
         from matplotlib.lines import Line2D
 
         xs, ys = zip(*points, strict=True)
-        style = (0, (2.5, 2.0)) if dashed else "-"
+        style = DASHES if dashed else SOLID
         self.axes.add_line(
             Line2D(xs, ys, color=colour or self.theme.ink, linewidth=width, alpha=alpha, linestyle=style,
-                   solid_capstyle="butt", solid_joinstyle="round")
+                   zorder=1, solid_capstyle="butt", solid_joinstyle="round")
         )  # fmt: skip
 
     def arrow(self, points: Sequence[Point], *, colour: str | None = None, width: float = 0.7, bend: float = 0) -> None:
@@ -109,15 +121,16 @@ class Canvas:
 
         self.axes.add_patch(
             Rectangle(at, *size, facecolor=fill or "none", edgecolor=edge or "none", linewidth=0.7,
-                      linestyle=(0, (2.5, 2.0)) if dashed else "-")
+                      linestyle=DASHES if dashed else SOLID)
         )  # fmt: skip
         if label:
             ink = ink_on(fill) if fill else self.theme.ink
-            self.text(
-                (at[0] + size[0] / 2, at[1] + size[1] / 2), fit(label, size[0] - 2, type_size), size=type_size, colour=ink
-            )
+            middle = (at[0] + size[0] / 2, at[1] + size[1] / 2)
+            self.text(middle, fit(label, size[0] - 2, type_size), size=type_size, colour=ink)
 
-    def dot(self, at: Point, radius: float, *, fill: str | None = None, edge: str | None = None, label: str = "") -> None:
+    def dot(
+        self, at: Point, radius: float, *, fill: str | None = None, edge: str | None = None, label: str = ""
+    ) -> None:
         """A disc around a point, with a label inside."""
         from matplotlib.patches import Circle
 
@@ -142,7 +155,7 @@ class Canvas:
             )  # fmt: skip
         else:
             extent = (at[0], at[0] + cell[0] * columns, at[1] + cell[1] * rows, at[1])
-            self.axes.imshow(colours_LMC, extent=extent, aspect="auto", interpolation="none")
+            self.axes.imshow(colours_LMC, extent=extent, aspect="auto", interpolation="none", zorder=1)
 
     def hatch(self, at: Point, cell: Point, masked_LM: NDArray[np.bool_], sign: str) -> None:
         """Hatching over the masked cells, as one path of as few rectangles as there are runs in the rows."""

@@ -17,7 +17,7 @@ from clearhead.errors import ConfigError, MissingPackageError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["COLUMN", "FINE", "FORMATS", "PAGE", "WIDTHS", "Figure", "Sheet", "need_matplotlib"]
+__all__ = ["COLUMN", "DOTS", "FINE", "FORMATS", "PAGE", "WIDTHS", "Figure", "Sheet", "need_matplotlib"]
 
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches, of a paper in two columns
 
@@ -27,8 +27,8 @@ FORMATS: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     ".png": {"Software": None},
 }
-FINE = {"hatch.linewidth": 0.4}
-TEXT_AS_TEXT = {"svg.fonttype": "none", "svg.hashsalt": "clearhead", "pdf.fonttype": 42}
+FINE: dict[Any, Any] = {"hatch.linewidth": 0.4}
+TEXT_AS_TEXT: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "clearhead", "pdf.fonttype": 42}
 DOTS = 300  # per inch, of a PNG
 
 

@@ -128,7 +128,8 @@ def all_heads(
         c.text((c.left + 12, y + (layer + 0.5) * side), str(layer + 1), align=("right", "center"))
         for head in range(heads):
             if layer == 0:
-                c.text((c.left + 16 + (head + 0.46) * side, y - 3), fit(names[head], side, SIZE), align=("center", "baseline"))
+                middle = (c.left + 16 + (head + 0.46) * side, y - 3)
+                c.text(middle, fit(names[head], side, SIZE), align=("center", "baseline"))
             at = (c.left + 16 + head * side, y + layer * side)
             c.squares(at, (cell, cell), scale.colours(small[layer, head]), vector=False)
     c.text((c.left + 1, y - 3), "layer", size=SMALL, colour=c.theme.faint, align=("left", "bottom"))

@@ -20,7 +20,7 @@ __all__ = ["Field", "legend", "matrix", "put", "title"]
 
 VECTORS = 1600  # cells up to which each is a shape of its own; more become one image
 LARGEST = 22.0  # points, of a cell
-NUMBERS = 12.5  # points from which on a cell holds its number
+LEAST = 4.4  # points of type, below which a number is left out
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,15 @@ def put(c: Canvas, at: Point, cell: Point, of: Field, *, numbers: bool | None = 
         colours[odd] = (*[0.5] * 3, 1.0)
     c.squares(at, cell, colours, vector=vector)
     c.hatch(at, cell, hidden, MASKED)
-    narrow = min(cell[0] / 2.1, cell[1])
-    numbers = narrow >= NUMBERS / 2.1 and cell[1] >= 7 if numbers is None else numbers
-    size = min(SMALL, cell[0] / 2.7, cell[1] * 0.75)
-    for i, j in np.argwhere(~hidden & (numbers | odd)) if vector else ():
+    shown = np.argwhere(~hidden) if vector and min(cell) > 5 else np.zeros((0, 2), dtype=int)
+    widest = max((width_of(number(values[i, j]), 1.0) for i, j in shown), default=1.0)
+    size = min(SMALL, (cell[0] - 2.5) / widest, cell[1] * 0.75)
+    numbers = size >= LEAST if numbers is None else numbers
+    for i, j in shown:
         middle = (at[0] + (j + 0.5) * cell[0], at[1] + (i + 0.5) * cell[1])
         if odd[i, j]:
-            c.text(middle, _glyph(values[i, j]), size=size)
-        else:
+            c.text(middle, _glyph(values[i, j]), size=min(SMALL, cell[0] / 2, cell[1] * 0.75))
+        elif numbers:
             c.text(middle, number(values[i, j]), size=size, colour=ink_on(colours[i, j, :3]))
     c.box(at, (columns * cell[0], rows * cell[1]), edge=c.theme.faint)
     _labels(c, at, cell, of)
@@ -76,7 +77,8 @@ def _glyph(value: float) -> str:
 
 def _labels(c: Canvas, at: Point, cell: Point, of: Field) -> None:
     """As many labels as can be read; upright on top where they are wider than the cells."""
-    room = c.width * 0.34 - 3
+    most = c.width * 0.34 - 3
+    room, above = min(most, at[0] - 2.5 - c.left), min(most, at[1] - 3.5)
     every = math.ceil((SIZE + 0.5) / cell[1])
     for i in range(0, len(of.rows), every):
         y = at[1] + (i + 0.5) * cell[1]
@@ -86,7 +88,7 @@ def _labels(c: Canvas, at: Point, cell: Point, of: Field) -> None:
     for j in range(0, len(of.columns), every):
         x = at[0] + (j + 0.5) * cell[0]
         if turned:
-            c.text((x, at[1] - 2.5), fit(of.columns[j], room, SIZE), align=("left", "center"), turned=True)
+            c.text((x, at[1] - 2.5), fit(of.columns[j], above, SIZE), align=("left", "center"), turned=True)
         else:
             c.text((x, at[1] - 2.5), of.columns[j], align=("center", "baseline"))
 

@@ -6,7 +6,20 @@ cell is hatched and never has a colour of the scale; NaN and the infinities have
 
 from dataclasses import dataclass
 
-__all__ = ["DARK", "GLYPHS", "HEADS", "HIGH", "LIGHT", "LOW", "MASKED", "MIDDLE", "ROLES", "SEQUENTIAL", "Role", "Theme"]
+__all__ = [
+    "DARK",
+    "GLYPHS",
+    "HEADS",
+    "HIGH",
+    "LIGHT",
+    "LOW",
+    "MASKED",
+    "MIDDLE",
+    "ROLES",
+    "SEQUENTIAL",
+    "Role",
+    "Theme",
+]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from clearhead.draw.palette import HIGH, LOW, MIDDLE, SEQUENTIAL
 from clearhead.errors import ShapeError
 
-__all__ = ["Floats", "Scale", "as_array", "around_zero", "mask_of", "scale_for", "shares"]
+__all__ = ["Floats", "Scale", "around_zero", "as_array", "mask_of", "scale_for", "shares"]
 
 Floats = NDArray[np.float64]
 

@@ -11,6 +11,7 @@ What is replaced by the mean over a reference, or by another run's value (patchi
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,8 +50,7 @@ def ablate(
     """
     hooks: list[tuple[str, Hook]] = []
     for pattern, replacement in replace.items():
-        for name in matching(model, pattern):
-            hooks.append((name, replacement(name, lambda x, name=name: tap_axes(model, name, x.dim()))))  # type: ignore[misc]
+        hooks += [(name, replacement(name, partial(_axes_of, model, name))) for name in matching(model, pattern)]
     for path, chosen in heads.items():
         hooks.append((f"{path}.heads", _without_heads(attention_at(model, path), path, chosen)))
     for path, hidden in positions.items():
@@ -62,6 +62,10 @@ def ablate(
         for block in blocks:
             stack.callback(block.register_forward_hook(_pass_by).remove)
         yield
+
+
+def _axes_of(model: nn.Module, name: str, x: Tensor) -> str:
+    return tap_axes(model, name, x.dim())
 
 
 def attention_at(model: nn.Module, path: str) -> MultiHeadAttention:
@@ -114,9 +118,9 @@ def mean(reference: Recording) -> Replacement:
 
     def replacement(name: str, axes: Callable[[Tensor], str]) -> Hook:
         seen = reference[name]
-        over = [dim for dim, letter in enumerate(seen.axes) if letter in "BLM"]
+        over = [dim for dim, letter in enumerate(seen.axes) if letter in "BLTM"]
         if "L" in seen.axes and "M" in seen.axes:
-            raise ShapeError(f"{name!r} has no mean over texts of different lengths: replace a quantity of one position")
+            raise ShapeError(f"{name!r} has no mean over texts of different lengths: replace what one position has")
         sums = torch.stack([value.double().sum(over, keepdim=True) for value in seen.values]).sum(0)
         count = sum(value.numel() for value in seen.values) // sums.numel()
         average = sums / max(count, 1)
@@ -139,7 +143,7 @@ def patch(
                 found = "no more" if value is None else f"{tuple(value.shape)}"
                 raise ShapeError(f"the other run has {found} for {name!r} where {tuple(x.shape)} is needed")
             chosen = torch.ones_like(x, dtype=torch.bool)
-            for letters, places in (("HG", heads), ("LM", positions)):
+            for letters, places in (("HG", heads), ("LTM", positions)):
                 if places is not None:
                     chosen &= _at(x, _axis(axes(x), letters, name), places)
             return torch.where(chosen, value.to(x), x)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError
 from clearhead.look.recording import Recording, Seen
 from clearhead.models.vit import Vit
-from clearhead.nn.attention import MultiHeadAttention
+from clearhead.nn.attention import MultiHeadAttention, SelfProjection
 from clearhead.nn.columns import ColumnTokens
 from clearhead.nn.embed import TokenEmbedding
 from clearhead.nn.feedforward import FeedForward
@@ -62,7 +62,10 @@ def matching(model: nn.Module, patterns: str | Sequence[str]) -> list[str]:
 def tap_axes(model: nn.Module, name: str, dims: int) -> str:
     """The letters of what passes that tap with so many dimensions; W stands for what nobody has named."""
     path, _, quantity = name.rpartition(".")
-    axes = AXES.get(type(model.get_submodule(path)), {}).get(quantity, "")
+    owner = model.get_submodule(path)
+    axes = AXES.get(type(owner), {}).get(quantity, "")
+    if axes == "BGMK" and isinstance(owner, MultiHeadAttention) and isinstance(owner.project, SelfProjection):
+        axes = "BGTK"  # a step shows the keys and values of its new tokens; those of a context pass whole
     if len(axes) == dims + 1:
         axes = axes.replace("L", "")  # one vector for each row, as of classes
     return axes if len(axes) == dims else "B" + "W" * (dims - 1)

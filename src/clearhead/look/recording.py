@@ -1,10 +1,12 @@
 """Recordings: what passed the taps of a model, by name, with the letters of its axes; kept as safetensors.
 
-    seen["decoder.2.cross.weights"]            what passed there
-        .axes                                  "BHLM": rows, heads, queries, keys
-        .tensor                                the one tensor of a whole pass
-        .values, .steps                        of generation, a tensor for each step, and which step that was
-        .whole()                               of generation, the steps joined to what a whole pass would have shown
+A quantity is found by the name of its tap:
+
+    seen["decoder.2.cross.weights"]    what passed there
+        .axes                          "BHLM": rows, heads, queries, keys
+        .tensor                        the one tensor of a whole pass
+        .values, .steps                of a generation, a tensor for each step, and which step that was
+        .whole()                       of a generation, the steps joined to what a whole pass would have shown
 """
 
 import contextlib
@@ -19,9 +21,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from clearhead import shapes
 from clearhead.errors import ConfigError, DataError, ShapeError
 from clearhead.nn.weights import write_tensors
-from clearhead.shapes import LETTERS
 
 __all__ = ["AXIS_NAMES", "Recording", "Seen"]
 
@@ -29,7 +31,7 @@ VERSION = 1
 ABOUT = "clearhead_recording"
 AXIS_NAMES: dict[str, str] = {
     "B": "row", "C": "class", "D": "feature", "F": "neuron", "G": "key-value head", "H": "head", "K": "head feature",
-    "L": "query", "M": "key", "P": "slot", "V": "word", "W": "feature",
+    "L": "query", "M": "key", "P": "slot", "T": "token", "V": "word", "W": "feature",
 }  # fmt: skip
 
 
@@ -64,10 +66,10 @@ class Seen:
         """The steps of a generation joined: along the queries where there are any, with keys not yet there as zeros."""
         if len(self.values) == 1:
             return self.values[0]
-        along = next((letter for letter in "LM" if letter in self.axes), None)
+        along = next((letter for letter in "LTM" if letter in self.axes), None)
         if along is None or self.axes[:1] != "B" or len({len(value) for value in self.values}) > 1:
             raise ShapeError(f"the steps of {self.name!r} cannot be joined: they differ in more than their positions")
-        if along == "M":  # keys and values are shown whole at each step
+        if along == "M":  # those of a context pass whole at each step
             return self.values[-1]
         values = self.values
         if "M" in self.axes:
@@ -127,7 +129,7 @@ class Recording:
         seen = [{"name": one.name, "axes": one.axes, "steps": one.steps} for one in self.passed.values()]
         about = {"version": VERSION, "tokens": self.tokens, "seen": seen}
         tensors = {_key(one.name, i): value for one in self.passed.values() for i, value in enumerate(one.values)}
-        write_tensors(Path(path), tensors, {ABOUT: json.dumps(about, ensure_ascii=False)})
+        write_tensors(Path(path), tensors, {ABOUT: json.dumps(about)})
 
     @staticmethod
     def open(path: str | Path) -> "Recording":
@@ -182,7 +184,7 @@ def _is_seen(one: Any) -> bool:
         isinstance(one, dict)
         and isinstance(one.get("name"), str)
         and isinstance(one.get("axes"), str)
-        and set(one["axes"]) <= LETTERS
+        and set(one["axes"]) <= shapes.LETTERS
         and isinstance(one.get("steps"), list)
         and all(isinstance(step, int) for step in one["steps"])
     )

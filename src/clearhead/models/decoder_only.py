@@ -16,6 +16,7 @@ from clearhead.nn.masks import Mask
 from clearhead.nn.norm import NORMS
 from clearhead.nn.positions import POSITIONS, Place
 from clearhead.nn.positions_rotary import Stretch
+from clearhead.nn.pruning import Pruned, prune
 from clearhead.nn.residual import RESIDUALS, Join, Residual
 from clearhead.nn.rows import Rows
 from clearhead.nn.scores import SCORES
@@ -37,6 +38,7 @@ class DecoderOnlyConfig:
     persistent   slots of persistent memory in each attention, 0 for none
     biases       of q, k, v together, of the attention's output, and of the feed-forward layer
     length       the longest sequence, where positions are learned
+    pruned       attentions of which some heads alone are kept, and which
     """
 
     vocabulary: int = 50_257
@@ -72,6 +74,7 @@ class DecoderOnlyConfig:
     pad: int | None = None
     bos: int | None = 50_256
     eos: int | None = 50_256
+    pruned: Pruned = ()
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "layers", "hidden", "length")
@@ -125,6 +128,7 @@ class DecoderOnly(nn.Module):
         pick(INITS, c.init, "init")(self)
         if c.tied:
             self.output.tie(self.embed.tokens)
+        prune(self, c.pruned)
 
     def forward(self, token_BL: Tensor, *, count_B: Tensor | None = None) -> Tensor:
         """Logits of the token after each; of row b only the first `count_B[b]` are real, the rest is padding."""

@@ -16,6 +16,7 @@ from clearhead.nn.init import INITS
 from clearhead.nn.masks import Mask, causal
 from clearhead.nn.norm import NORMS
 from clearhead.nn.positions import POSITIONS, Place, Positions
+from clearhead.nn.pruning import Pruned, prune
 from clearhead.nn.residual import RESIDUALS, Join, Residual
 from clearhead.nn.rows import Rows
 from clearhead.nn.scores import SCORES
@@ -39,6 +40,7 @@ class EncoderDecoderConfig:
     zero_start         a target begins with zeros in place of the vector of `bos`, as Marian has it
     output_scale       factor on the vectors before the output projection (T5 has width^-½ where tied)
     length             the longest sequence, where positions are learned
+    pruned             attentions of which some heads alone are kept, and which
     """
 
     vocabulary: int
@@ -78,6 +80,7 @@ class EncoderDecoderConfig:
     pad: int = 0
     bos: int = 1
     eos: int = 2
+    pruned: Pruned = ()
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "encoder_layers", "decoder_layers", "hidden", "length")
@@ -97,7 +100,6 @@ class EncoderDecoder(nn.Module):
         scheme = pick(POSITIONS, c.positions, "positions")
         encoder_positions, decoder_positions = scheme(place), scheme(replace(place, causal=True))
         placement = pick(RESIDUALS, c.residual, "residual")
-        combination = pick(COMBINATIONS, c.combination, "combination")
 
         def norm() -> nn.Module:
             return pick(NORMS, c.norm, "norm")(c.width, c.norm_eps)
@@ -118,8 +120,8 @@ class EncoderDecoder(nn.Module):
 
         def stack(made: Iterable[Block]) -> Stack:
             blocks = list(made)
-            final = norm() if placement.final_norm else None
-            return Stack(blocks, norm=final, combine=combination(c.width, len(blocks)))
+            combine = pick(COMBINATIONS, c.combination, "combination")(c.width, len(blocks))
+            return Stack(blocks, norm=norm() if placement.final_norm else None, combine=combine)
 
         def embed(vocabulary: int, positions: Positions) -> TokenEmbedding:
             return TokenEmbedding(
@@ -149,6 +151,7 @@ class EncoderDecoder(nn.Module):
             self.target_embed.tokens = self.source_embed.tokens
         if c.tied:
             self.output.tie(self.target_embed.tokens)
+        prune(self, c.pruned)
 
     def forward(
         self,

@@ -15,6 +15,7 @@ from clearhead.nn.init import INITS
 from clearhead.nn.masks import Mask
 from clearhead.nn.norm import NORMS
 from clearhead.nn.positions import POSITIONS, Place
+from clearhead.nn.pruning import Pruned, prune
 from clearhead.nn.residual import RESIDUALS, Join, Residual
 from clearhead.nn.rows import Rows
 from clearhead.nn.scores import SCORES
@@ -40,6 +41,7 @@ class EncoderOnlyConfig:
     pooling       how one vector comes from many: first (`[CLS]`), mean, maximum, last
     pooler        what becomes of that vector: a dense layer and tanh (BERT) or relu, unit length, or none of these
     head_dropout  before classes and labels, None for the same as elsewhere
+    pruned        attentions of which some heads alone are kept, and which
     """
 
     vocabulary: int = 30_522
@@ -79,6 +81,7 @@ class EncoderOnlyConfig:
     length: int = 512
     init: str = "normal"
     pad: int = 0
+    pruned: Pruned = ()
 
     def __post_init__(self) -> None:
         check_sizes(self, "vocabulary", "width", "heads", "layers", "hidden", "length")
@@ -140,6 +143,7 @@ class EncoderOnly(nn.Module):
         pick(INITS, c.init, "init")(self)
         if self.word_head is not None and c.tied:
             self.word_head.words.tie(self.embed.tokens)
+        prune(self, c.pruned)
 
     def forward(self, token_BL: Tensor, *, count_B: Tensor | None = None, segment_BL: Tensor | None = None) -> Tensor:
         """A vector for every token; of row b only the first `count_B[b]` are real, the rest is padding."""

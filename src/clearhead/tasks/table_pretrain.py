@@ -20,6 +20,7 @@ from clearhead.models.presets import build
 from clearhead.nn.tables import pick
 from clearhead.tasks.table_build import TableConfig
 from clearhead.tasks.table_fit import Course, Fitting, Rows, fit_members, seeded, weights_of
+from clearhead.train.loss import IGNORE
 
 __all__ = ["PRETEXTS", "Pretext", "pretrain"]
 
@@ -50,7 +51,8 @@ def _guess_hidden(model: nn.Module, rows: Rows, sizes: tuple[int, ...], rate: fl
     asked_BC = no_number_BC & ~number_BC.isnan()
     cost_B = ((guess_BC - number_BC.nan_to_num()).square() * asked_BC).sum(1)
     for c, logits_BV in enumerate(logits):
-        cost_B = cost_B + F.cross_entropy(logits_BV, code_BC[:, c], reduction="none") * no_code_BC[:, c]
+        known_B = torch.where(no_code_BC[:, c] & (code_BC[:, c] < sizes[c]), code_BC[:, c], IGNORE)
+        cost_B = cost_B + F.cross_entropy(logits_BV, known_B, reduction="none", ignore_index=IGNORE)
     return cost_B / (rate * (number_BC.shape[1] + len(sizes)))
 
 
