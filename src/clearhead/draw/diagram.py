@@ -20,7 +20,7 @@ GAP = 7.0
 LANE = 8.0  # between a box and the arrow that goes around it
 
 
-class Pen:
+class _Pen:
     """Draws upwards: `y` is the upper end of what stands there already; boxes are centred on `x`."""
 
     def __init__(self, c: Canvas, x: float, width: float, y: float) -> None:
@@ -86,7 +86,7 @@ class Pen:
         self.c.text((at[0] - 3, (start + self.y) / 2), label, align=("right", "center"), bold=True)
 
 
-def _tower_blocks(pen: Pen, tower: Tower, depth: str) -> None:
+def _tower_blocks(pen: _Pen, tower: Tower, depth: str) -> None:
     """The blocks of a tower at one depth of zoom."""
     if depth == "black box":
         pen.box(Part(tower.name, f"{tower.layers} layers", "attention"))
@@ -122,10 +122,10 @@ def architecture(model: nn.Module, *, depth: str = "block", on: Sheet = COLUMN) 
     c = Canvas(on)
     room = c.width / len(towers)
     width = min(room - LANE - 36, 110.0)
-    pens: list[Pen] = []
+    pens: list[_Pen] = []
     for i, tower in enumerate(towers):
         # y = 0 is the foot of every tower and they grow upwards; the whole is moved down at the end
-        pen = Pen(c, c.left + i * room + 22 + width / 2 if len(towers) > 1 else c.left + room / 2, width, 0.0)
+        pen = _Pen(c, c.left + i * room + 22 + width / 2 if len(towers) > 1 else c.left + room / 2, width, 0.0)
         for part in tower.below:
             pen.box(part)
             pen.up(GAP, head=True)
@@ -149,13 +149,13 @@ def architecture(model: nn.Module, *, depth: str = "block", on: Sheet = COLUMN) 
     return figure
 
 
-def _heads(pen: Pen, tower: Tower, room: float) -> None:
+def _heads(pen: _Pen, tower: Tower, room: float) -> None:
     """What is asked of the last vectors: one chain straight on, several side by side."""
     count, foot = len(tower.heads), pen.y
     wide = pen.width if count == 1 else min(pen.width, (room - 8) / max(count, 1) - 6)
     tops = []
     for i, chain in enumerate(tower.heads):
-        one = Pen(pen.c, pen.x + (i - (count - 1) / 2) * (wide + 6), wide, foot)
+        one = _Pen(pen.c, pen.x + (i - (count - 1) / 2) * (wide + 6), wide, foot)
         if count > 1:
             one.y = foot - 6
             pen.c.line([(pen.x, foot), (pen.x, one.y), (one.x, one.y)], width=0.6)
@@ -167,7 +167,7 @@ def _heads(pen: Pen, tower: Tower, room: float) -> None:
     pen.y = min(tops, default=pen.y)
 
 
-def _cross(c: Canvas, encoder: Pen, decoder: Pen) -> None:
+def _cross(c: Canvas, encoder: _Pen, decoder: _Pen) -> None:
     """From the top of the encoder to every place where the decoder reads it."""
     encoder.up(8)
     lane = encoder.x + encoder.width / 2 + LANE + 13
@@ -191,7 +191,7 @@ def norm_placements(residuals: Mapping[str, Residual], *, on: Sheet = COLUMN) ->
     for i, (name, residual) in enumerate(residuals.items()):
         of = sublayer_plan(residual, Part("F", "", "attention"))
         row, column = divmod(i, across)
-        pen = Pen(c, c.left + (column + 0.42) * room, min(44.0, room - 30), (row + 1) * high - 18)
+        pen = _Pen(c, c.left + (column + 0.42) * room, min(44.0, room - 30), (row + 1) * high - 18)
         pen.up(4)
         pen.sublayer(of)
         pen.up(7, head=True)

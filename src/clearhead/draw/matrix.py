@@ -16,7 +16,7 @@ from clearhead.draw.palette import GLYPHS, MASKED
 from clearhead.draw.scale import Floats, Scale, as_array, mask_of, scale_for
 from clearhead.draw.words import fit, number, tokens_for, width_of, wrap
 
-__all__ = ["Field", "legend", "matrix", "put", "title"]
+__all__ = ["LARGEST", "Field", "legend", "matrix", "put", "title", "upright"]
 
 VECTORS = 1600  # cells up to which each is a shape of its own; more become one image
 LARGEST = 22.0  # points, of a cell
