@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from rtdl_revisiting_models import FTTransformer as TheirFTTransformer
 from torch import Tensor, nn
 
 from clearhead.models.ft_transformer import DEPTHS, FTTransformer, FTTransformerConfig, of_depth
@@ -12,6 +11,7 @@ from clearhead.models.tab_transformer import TabTransformer, TabTransformerConfi
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.tap import watching
 
+TheirFTTransformer = pytest.importorskip("rtdl_revisiting_models").FTTransformer
 CATEGORIES = (3, 5, 2)
 ROWS = 7
 
