@@ -53,13 +53,15 @@ def config(of: Setting) -> Any:
 
 def clearhead(of: Setting) -> Work:
     from clearhead.models.presets import build
-    from clearhead.tasks.table_fit import together
+    from clearhead.tasks.table_fit import Rows, gradients, together
+    from clearhead.tasks.table_objective import OBJECTIVES
     from clearhead.train.allocator import keep_freed_memory
 
     keep_freed_memory()
     model = together([build(config(of)) for _ in range(of.members)], ROWS)
-    number_BC, code_BC, target_B1 = (x.repeat(of.members, 1) for x in of.batch())
-    return train(of, model, lambda: F.mse_loss(model(number_BC, code_BC), target_B1) * of.members)
+    rows, cost = Rows(*of.batch(), torch.ones(ROWS)), OBJECTIVES["values", "loss"].cost
+    every_SB = torch.arange(ROWS).expand(of.members, -1)
+    return train(of, model, lambda: gradients(model, rows, every_SB, cost, ROWS))
 
 
 def rtdl(of: Setting) -> Work:
@@ -70,7 +72,7 @@ def rtdl(of: Setting) -> Work:
     )
     number_BC, code_BC, target_B1 = of.batch()
     codes = code_BC if of.categories else None
-    return train(of, model, lambda: F.mse_loss(model(number_BC, codes), target_B1))
+    return train(of, model, lambda: F.mse_loss(model(number_BC, codes), target_B1).backward())
 
 
 def tab_transformer_pytorch(of: Setting, streams: int) -> Work:
@@ -81,11 +83,11 @@ def tab_transformer_pytorch(of: Setting, streams: int) -> Work:
         attn_dropout=0.1, ff_dropout=0.1, mlp_act=nn.ReLU(), num_residual_streams=streams,
     )  # fmt: skip
     number_BC, code_BC, target_B1 = of.batch()
-    return train(of, model, lambda: F.mse_loss(model(code_BC, number_BC), target_B1))
+    return train(of, model, lambda: F.mse_loss(model(code_BC, number_BC), target_B1).backward())
 
 
-def train(of: Setting, model: nn.Module, loss: Callable[[], Tensor]) -> Work:
-    """One step: gradients to None, the loss, backward, AdamW."""
+def train(of: Setting, model: nn.Module, backward: Callable[[], object]) -> Work:
+    """One step: gradients to None, the loss and its gradients, AdamW."""
     from clearhead.models.presets import build
 
     ours: Any = build(config(replace(of, members=1)))
@@ -98,7 +100,7 @@ def train(of: Setting, model: nn.Module, loss: Callable[[], Tensor]) -> Work:
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss().backward()
+        backward()
         optimizer.step()
 
     units = ROWS * of.members

@@ -167,8 +167,11 @@ def test_training_stops_early_and_says_so() -> None:
     model = classifier(epochs=100, patience=3).fit(X, noise)
     assert model.n_iter_ < 100
     assert len(model.validation_) == 1
-    held = classifier(epochs=4).fit(X, y, validation=(X.iloc[:50], y[:50]))
+    yes = np.flatnonzero(y == "yes")[:10]
+    held = classifier(epochs=4).fit(X, y, validation=(X.iloc[yes], y[yes]))
     assert held.validation_[0] <= 1
+    with pytest.raises(DataError, match="label 'perhaps', which is none of"):
+        classifier(epochs=1).fit(X, y, validation=(X.iloc[:2], np.array(["yes", "perhaps"])))
 
 
 def test_only_matrices_of_linear_layers_decay() -> None:
@@ -294,7 +297,7 @@ def test_a_model_directory_is_all_that_prediction_needs(tmp_path: Path, changes:
     assert isinstance(again, TableClassifier)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.target_ == "answer"
-    assert again.get_params() == {**model.get_params(), "categories": None}
+    assert again.get_params() == {**model.get_params(), "device": "auto"}
     with pytest.raises(ConfigError, match="exists already"):
         model.save_pretrained(tmp_path / "m")
     with pytest.raises(CheckpointError, match="for table_classification, not for table_regression"):

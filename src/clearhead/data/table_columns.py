@@ -55,21 +55,27 @@ def columns_of(table: Table, categories: Sequence[str] = ()) -> tuple[Column, ..
 
 def _column(name: str, cells: Cells, forced: bool, text: bool) -> Column:
     kind = "category" if forced else _kind(cells, text)
-    values: Cells
-    if kind in ("number", "date"):
-        values = numbers_in(cells, name) if kind == "number" else dates_in(cells, name)
-        present = values[~np.isnan(values)] if kind == "number" else values[~np.isnat(values)]
-    else:
-        values = texts_in(cells)
-        present = values[values != None]  # noqa: E711 (element by element)
-    distinct, missing = len(np.unique(present)), len(values) - len(present)
+    present = _present(kind, cells, name)
+    distinct, missing = len(set(present.tolist())), len(cells) - len(present)
     if not distinct:
         kind = "empty"
     elif distinct == 1 and not missing:
         kind = "constant"
-    elif not forced and distinct == len(values) >= FEW and _counts_rows(kind, present):
+    elif not forced and distinct == len(cells) >= FEW and _counts_rows(kind, present):
         kind = "identifier"
     return Column(name, kind, distinct, missing)
+
+
+def _present(kind: str, cells: Cells, name: str) -> Cells:
+    """The values that are not missing, read as the kind has it."""
+    values: Cells
+    if kind == "number":
+        values = numbers_in(cells, name)
+        return values[~np.isnan(values)]
+    if kind == "date":
+        values = dates_in(cells, name)
+        return values[~np.isnat(values)]
+    return np.array([text for text in texts_in(cells) if text is not None], dtype=object)
 
 
 def _kind(cells: Cells, text: bool) -> str:

@@ -33,7 +33,7 @@ from clearhead.tasks.directory import model_folder, read_settings
 from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
 from clearhead.tasks.table_fit import Fitting, usual_batch
-from clearhead.tasks.table_importance import attention_to_columns, loss_by_shuffling
+from clearhead.tasks.table_importance import IMPORTANCES, attention_to_columns
 from clearhead.tasks.table_inputs import held_out, labels_in, table_in, values_in, weights_in
 from clearhead.tasks.table_model import TableModel
 from clearhead.tasks.table_training import Part, Plan, Pretrained, fit_table, pretrain_table
@@ -102,8 +102,12 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_ensemble, self.device, self.random_state, self.progress = n_ensemble, device, random_state, progress
 
     @abstractmethod
-    def _learned(self, y: Any) -> tuple[Classes | Values, Cells]:
-        """What is to be learned, and the checked target itself."""
+    def _checked(self, y: Any) -> Cells:
+        """The target as an array: labels, or numbers, none of them missing."""
+
+    @abstractmethod
+    def _learned(self, target: Cells) -> Classes | Values:
+        """What is to be learned."""
 
     @abstractmethod
     def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
@@ -115,12 +119,12 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         validation   rows and target to stop by, in place of a part that is held out of X
         """
         table = table_in(self, X, reset=True)
-        target, values = self._learned(y)
+        values = self._checked(y)
         weight_B = self._weighed(values, weights_in(sample_weight, table, values))
         whole = Part(table, values, weight_B)
         if not (weight_B > 0).all():
             whole = whole.take(weight_B > 0)
-            target, values = self._learned(whole.target)
+        target = self._learned(whole.target)
         plan = self._plan(whole.table)
         train, valid = self._parted(whole, isinstance(target, Classes), validation, plan)
         before: Pretrained | None = getattr(self, "pretrained_", None)
@@ -169,7 +173,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Part, Part | None]:
         """The rows to learn from, and those to validate with."""
         if given is not None:
-            table, target = table_in(self, given[0], reset=False), self._learned(given[1])[1]
+            table, target = table_in(self, given[0], reset=False), self._checked(given[1])
             return whole, Part(table, target, weights_in(None, table, target))
         held = self._held(whole.target, classes, plan)
         return (whole.take(~held), whole.take(held)) if held.any() else (whole, None)
@@ -191,13 +195,14 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         permutation   what the score loses when the column of X is shuffled, to check the other against
         """
         check_is_fitted(self, "fitted_")
-        return pick(IMPORTANCES, method, "method")(self, X, y)
+        table = None if X is None else table_in(self, X, reset=False)
+        return pick(IMPORTANCES, method, "method")(self, table, y)
 
     def save_pretrained(self, folder: str | Path, *, target: str = "target") -> None:
         """Write a new model directory, with the schema of the table in it; `target` is what predictions are called."""
         check_is_fitted(self, "fitted_")
         named = hasattr(self, "feature_names_in_")
-        settings = {name: value for name, value in self.get_params().items() if _plain(value)}
+        settings = {name: value for name, value in self.get_params().items() if _plain(value) and name != "device"}
         extra = {"estimator": settings, "names": list(self.columns_), "named": named, "called": target}
         self.fitted_.save(Path(folder), self.TASK, table_card(self.fitted_, self.TASK), extra)
 
@@ -207,6 +212,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         fitted, words = TableModel.load(Path(folder), cls.TASK)
         known = cls._get_param_names()
         made = cls(**{name: value for name, value in words.get("estimator", {}).items() if name in known})
+        fitted.model.to(pick_device(made.device))
         made.fitted_, made.columns_ = fitted, tuple(words["names"])
         made.n_features_in_, made.target_ = len(made.columns_), str(words.get("called", "target"))
         if words["named"]:
@@ -274,9 +280,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
         labels: Cells = self.classes_[probability_BC.argmax(1)]
         return labels
 
-    def _learned(self, y: Any) -> tuple[Classes, Cells]:
-        labels = labels_in(y)
-        return Classes(np.unique(labels)), labels
+    def _checked(self, y: Any) -> Cells:
+        return labels_in(y)
+
+    def _learned(self, target: Cells) -> Classes:
+        return Classes(np.unique(target))
 
     def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
         balanced: Cells = weight_B * compute_sample_weight(self.class_weight, target)
@@ -295,9 +303,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):  # type: ignore[misc]
         table = self._asked(X)
         return self.fitted_.values(table)
 
-    def _learned(self, y: Any) -> tuple[Values, Cells]:
-        values = values_in(y)
-        return Values.of(values), values
+    def _checked(self, y: Any) -> Cells:
+        return values_in(y)
+
+    def _learned(self, target: Cells) -> Values:
+        return Values.of(target)
 
     def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
         return weight_B
@@ -306,24 +316,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _by_attention(estimator: Any, X: Any, y: Any) -> Cells:
-    if X is not None:
-        return attention_to_columns(estimator.fitted_, table_in(estimator, X, reset=False), estimator.columns_)
-    if not hasattr(estimator, "attention_"):
-        raise ConfigError("of which rows? Give X: only an FT-Transformer that was fitted here remembers its attention")
-    kept: Cells = estimator.attention_
-    return kept
-
-
-def _by_permutation(estimator: Any, X: Any, y: Any) -> Cells:
-    if X is None or y is None:
-        raise ConfigError("permutation importance needs rows and their target: give X and y")
-    return loss_by_shuffling(table_in(estimator, X, reset=False), lambda table: estimator.score(table, y))
-
-
-IMPORTANCES = {"attention": _by_attention, "permutation": _by_permutation}
 
 
 def _plain(value: Any) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "Rows",
     "apart",
     "fit_members",
+    "gradients",
     "in_parts",
     "seeded",
     "together",
@@ -164,13 +165,25 @@ def _epoch(
     order_SB = torch.stack([torch.randperm(rows) for _ in range(fitting.members)]).to(fitting.device)
     total = torch.zeros((), dtype=torch.float64)
     for batch_SB in order_SB.split(fitting.batch_size, dim=1):
-        for part_SB in batch_SB.split(parts, dim=1):
-            loss = cost(model, train.take(part_SB.flatten())).sum()
-            torch.autograd.backward(loss / batch_SB.shape[1])  # a mean over rows, a sum over members
-            total += loss.detach().cpu()
+        total += gradients(model, train, batch_SB, cost, parts).cpu()
         optimizer.step()
         optimizer.zero_grad()
     return float(total) / (rows * fitting.members)
+
+
+def gradients(model: nn.Module, train: Rows, batch_SB: Tensor, cost: Cost, parts: int) -> Tensor:
+    """Those of the mean cost of a batch, added over the members; returns the sum of all costs.
+
+    Each part of the batch, and each member that has its turn, goes forward and backward before the next one comes.
+    """
+    total = torch.zeros((), device=batch_SB.device)
+    for part_SB in batch_SB.split(parts, dim=1):
+        turns = zip(model.members, part_SB, strict=True) if isinstance(model, InTurn) else [(model, part_SB.flatten())]
+        for one, index_B in turns:
+            loss = cost(one, train.take(index_B)).sum()
+            torch.autograd.backward(loss / batch_SB.shape[1])
+            total += loss.detach()
+    return total
 
 
 def _parts(model: Any, fitting: Fitting) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from clearhead.errors import ConfigError
 from clearhead.tap import named_taps, watching
 from clearhead.tasks.table_model import TableModel
 
-__all__ = ["attention_to_columns", "loss_by_shuffling"]
+__all__ = ["IMPORTANCES", "attention_to_columns", "loss_by_shuffling"]
 
 
 def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str]) -> Cells:
@@ -49,3 +50,25 @@ def loss_by_shuffling(table: Table, score: Callable[[Table], float], repeats: in
         return replace(table, columns={**table.columns, name: random.permutation(table[name])})
 
     return np.array([whole - np.mean([score(shuffled(name)) for _ in range(repeats)]) for name in table.columns])
+
+
+def _by_attention(estimator: Any, table: Table | None, y: Any) -> Cells:
+    if table is not None:
+        return attention_to_columns(estimator.fitted_, table, estimator.columns_)
+    if not hasattr(estimator, "attention_"):
+        raise ConfigError("of which rows? Give X: only an FT-Transformer that was fitted here remembers its attention")
+    kept: Cells = estimator.attention_
+    return kept
+
+
+def _by_permutation(estimator: Any, table: Table | None, y: Any) -> Cells:
+    if table is None or y is None:
+        raise ConfigError("permutation importance needs rows and their target: give X and y")
+    return loss_by_shuffling(table, lambda shuffled: float(estimator.score(shuffled, y)))
+
+
+# name -> (a fitted estimator, rows, their target) -> how much each column matters
+IMPORTANCES: dict[str, Callable[[Any, Table | None, Any], Cells]] = {
+    "attention": _by_attention,
+    "permutation": _by_permutation,
+}
