@@ -23,6 +23,7 @@ from clearhead.nn.columns import (
     PiecewiseNumbers,
     WithMissing,
 )
+from clearhead.nn.cut import cut_heads, room_beside
 from clearhead.nn.feedforward import FEEDFORWARDS
 from clearhead.nn.first import First, FirstAsks
 from clearhead.nn.kernels import attend
@@ -194,6 +195,24 @@ def test_short_rows_of_attention_have_the_right_gradients(queries: int, keys: in
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_gradients_of_cut_heads_are_those_of_split(beside: bool) -> None:
+    """Joined without a copy where they lie side by side already, and by a copy where they do not."""
+    heads = (4, 2, 2)
+    x_BLHK = torch.randn(3, 5, 8, 6, requires_grad=True)
+    plain = [piece.transpose(1, 2) for piece in x_BLHK.split(heads, 2)]
+    pieces = cut_heads(x_BLHK, heads)
+    for ours, theirs in zip(pieces, plain, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    grads = room_beside(x_BLHK, heads, 5) if beside else [torch.empty(3, count, 5, 6) for count in heads]
+    for grad in grads:
+        grad.copy_(torch.randn_like(grad))
+    (ours_BLHK,) = torch.autograd.grad(pieces, x_BLHK, grads)
+    (theirs_BLHK,) = torch.autograd.grad(plain, x_BLHK, grads)
+    torch.testing.assert_close(ours_BLHK, theirs_BLHK)
+    assert (ours_BLHK.data_ptr() == grads[0].data_ptr()) == beside
 
 
 # ---------------------------------------------------------------- members

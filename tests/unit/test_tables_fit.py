@@ -88,6 +88,8 @@ def test_rows_of_no_weight_are_not_there() -> None:
     y[weight == 0] = "nonsense"
     model = classifier(validation_fraction=0.0).fit(X, y, sample_weight=weight)
     assert model.classes_.tolist() == ["no", "yes"]
+    with pytest.raises(ValueError, match="zero"):
+        classifier().fit(X, y, sample_weight=np.zeros(96))
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_the_generator() -> None:

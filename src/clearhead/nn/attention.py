@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ShapeError
 from clearhead.nn.cache import LayerCache
+from clearhead.nn.cut import cut_heads
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.kernels import attend, causal_mask, masked, safe_softmax
 from clearhead.nn.masks import EVERYTHING, Mask
@@ -215,9 +216,7 @@ class MultiHeadAttention(nn.Module):
         if rows is not None:
             projected_BLW = rows.unpack(projected_BLW)
         B, L, _ = projected_BLW.shape
-        projected_BLHK = projected_BLW.view(B, L, sum(heads), self.head_width)
-        # Cut first and turned after: so the gradients of the pieces are joined as they lie, without another copy.
-        return tuple(part_BLHK.transpose(1, 2) for part_BLHK in projected_BLHK.split_with_sizes(heads, 2))
+        return cut_heads(projected_BLW.view(B, L, sum(heads), self.head_width), heads)
 
     def _read(
         self, q_BHLK: Tensor, k_BGMK: Tensor, v_BGMK: Tensor, mask: Mask, position_BL: Tensor, aligned: bool

@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
+from clearhead.nn.cut import room_beside
 from clearhead.nn.dropout import dropout as drop
 from clearhead.nn.dropout import keep_mask, keep_scale
 
@@ -248,7 +249,7 @@ class _Blocked(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bias, weights, kept = ctx.saved_tensors
-        dq, dk, dv = _empty_heads_last(q), _empty_heads_last(k), _empty_heads_last(v)
+        dq, dk, dv = _gradients(q, k)
         dbias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
         for block in ctx.blocks:
             q_, k_, v_ = _heads(q, k, v, block)
@@ -277,6 +278,14 @@ def _empty_heads_last(x_BHLK: Tensor) -> Tensor:
     """Room for a tensor of that shape that lies in memory as (B, L, H, K): joining its heads copies nothing."""
     B, H, L, K = x_BHLK.shape
     return x_BHLK.new_empty(B, L, H, K).transpose(1, 2)
+
+
+def _gradients(q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+    """Room for those of queries, keys and values, side by side as one projection, or two, may have given these."""
+    (_, H, L, _), (_, G, M, _) = q.shape, k.shape
+    if L == M:
+        return room_beside(q, (H, G, G), L)
+    return *room_beside(q, (H,), L), *room_beside(k, (G, G), M)
 
 
 def _heads(q: Tensor, k: Tensor, v: Tensor, block: _Block) -> tuple[Tensor, Tensor, Tensor]:

@@ -108,6 +108,8 @@ def weights_in(sample_weight: Any, table: Table, target: Cells) -> Cells:
     """How much each row counts, 1 unless said otherwise."""
     check_consistent_length(next(iter(table.columns.values())), target)
     weights: Cells = _check_sample_weight(sample_weight, target, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise DataError("all sample weights are zero: there is nothing to learn from")
     return weights
 
 
