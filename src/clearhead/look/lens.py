@@ -6,7 +6,7 @@ Where norms stand after the sum (post-norm) the stream leaves each layer normali
 guess is what the model says.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -39,13 +39,16 @@ class Lens:
 
 
 @torch.no_grad()
-def lens(model: nn.Module, run: Callable[[], object]) -> Lens:
-    """The guesses of each layer in what `run` does, one whole pass of the model without packing."""
+def lens(model: nn.Module, run: Callable[[], object], *, without: Collection[str] = ()) -> Lens:
+    """The guesses of each layer in what `run` does, one whole pass of the model without packing.
+
+    without   layers that are switched off (`ablate`): behind them the stream is as it was before
+    """
     parts = anatomy(model)
     after = [layer[-1].residual_name for layer in parts.places()]
     with look(model, [f"{parts.embed_name}.sum", *(f"{name}.sum" for name in after)]) as seen:
         run()
-    streams = stream(parts, seen)
+    streams = stream(parts, seen, without=without)
     device = next(model.parameters()).device
     guesses = []
     for layer in range(len(streams)):
@@ -55,7 +58,7 @@ def lens(model: nn.Module, run: Callable[[], object]) -> Lens:
     return Lens(layers, torch.stack(guesses))
 
 
-def stream(parts: Anatomy, seen: Recording) -> list[Tensor]:
+def stream(parts: Anatomy, seen: Recording, *, without: Collection[str] = ()) -> list[Tensor]:
     """The stream before the first layer and after each, as it was recorded in one whole pass."""
     given = {name: list(seen[name].values) for name in seen}
     names = [f"{layer[-1].residual_name}.sum" for layer in parts.places()]
@@ -63,4 +66,8 @@ def stream(parts: Anatomy, seen: Recording) -> list[Tensor]:
     if len(embedded) != 1:
         raise ShapeError(f"one whole pass is looked at, not {len(embedded)} of them: give a run that makes one")
     weight = parts.embed.tokens.weight
-    return [parts.widen(embedded[0].to(weight.device)), *(given[name].pop(0) for name in names)]
+    streams = [parts.widen(embedded[0].to(weight.device))]
+    for layer, name in zip(parts.places(), names, strict=True):
+        said_BLD = given[name].pop(0)
+        streams.append(parts.stack.combine(streams) if layer[0].block in without else said_BLD)
+    return streams

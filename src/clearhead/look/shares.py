@@ -11,7 +11,7 @@ the factor f(z)/z is held. What is not split is how a head's own output came abo
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -62,10 +62,12 @@ def logit_shares(
     against: int | None = None,
     row: int = 0,
     position: int = -1,
+    without: Collection[str] = (),
 ) -> Shares:
     """The shares of the logit of `word` (less that of `against`) at one position of one row, in what `run` does.
 
-    `run` makes one whole pass of the model, in evaluation and without packing.
+    `run` makes one whole pass of the model, in evaluation and without packing; `without` are layers that are switched
+    off meanwhile (`ablate`).
     """
     if model.training:
         raise ConfigError("shares are those of a model in evaluation, where nothing is dropped: call `eval()` first")
@@ -75,7 +77,7 @@ def logit_shares(
     with look(model, names) as seen, _outputs(parts) as outputs:
         run()
     reader = _Reader(parts, seen, outputs, row, position)
-    vectors, scale = reader.final()
+    vectors, scale = reader.final(without)
     linear = parts.words.linear
     direction = linear.weight[word].double() - (0 if against is None else linear.weight[against].double())
     found = {name: float(vector @ direction) * scale for name, vector in vectors.items()}
@@ -117,12 +119,12 @@ class _Reader:
         if not (0 <= row < len(token_BLD) and -token_BLD.shape[1] <= position < token_BLD.shape[1]):
             raise ShapeError(f"a batch of {tuple(token_BLD.shape[:2])} has no {position=} of {row=}")
 
-    def final(self) -> tuple[Parts, float]:
+    def final(self, without: Collection[str]) -> tuple[Parts, float]:
         """The parts of the vector that meets the embeddings, and the factor on its logits."""
         head, layers = self.parts.head, [self._embedded()]
         for layer in self.parts.places():
             now = self._combined(layers)
-            for place in layer:
+            for place in layer if layer[0].block not in without else []:
                 now = self._added(now, place)
             layers.append(now)
         now = _through(self.parts.stack.norm, self._combined(layers), f"{self.parts.stack_name}.norm")
