@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from clearhead.cli.fit import _importance
 from tests.unit.command_line import Done, refusal, run
 from tests.unit.small_tables import frame
 
@@ -41,7 +42,16 @@ def test_a_fit_says_what_it_found(capsys: pytest.CaptureFixture[str], table: Pat
         "majority",
         "gradient boosting",
     ]
-    assert "█" in done.out
+    assert lines[-5].split() == ["column", "accuracy", "lost", "when", "shuffled", "attention"]
+
+
+def test_bars_are_as_long_as_what_is_lost() -> None:
+    found = {"a": {"permutation": 0.5, "attention": 0.2}, "b": {"permutation": 0.25, "attention": 0.8}}
+    _, first, second = _importance({**found}, "accuracy").splitlines()
+    assert first.count("█") == 2 * second.count("█") == 30
+    assert "+0.2500" in second
+    assert "0.800" in second
+    assert "█" not in _importance({"a": {"permutation": -0.1}}, "rmse")
 
 
 @pytest.mark.parametrize("kind", ["ft", "tab"])
@@ -52,7 +62,18 @@ def test_a_fit_in_json_and_a_regression(capsys: pytest.CaptureFixture[str], tabl
     assert set(said["scores"]) == {"clearhead", "mean", "gradient boosting"}
     assert set(said["scores"]["clearhead"]) == {"rmse", "r2"}
     assert set(said["importance"]) == {"a", "c", "d", "answer"}
+    for found in said["importance"].values():
+        assert set(found) == ({"permutation", "attention"} if kind == "ft" else {"permutation"})
     assert {column["name"]: column["kind"] for column in said["columns"]}["row"] == "identifier"
+
+
+def test_info_says_what_is_predicted_from_what(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
+    assert fit(capsys, table, "--target", "answer", "--ensemble", "2", "--out", tmp_path / "m").code == 0
+    said = json.loads(run(capsys, "info", tmp_path / "m", "--json").out)
+    assert (said["task"], said["predicts"], said["members"]) == ("table_classification", "answer", 2)
+    assert said["columns"] == ["a", "b", "c", "d"]
+    assert said["parameters"] == sum(said["parts"].values())
+    assert "columns" in run(capsys, "info", tmp_path / "m").out
 
 
 def test_predictions_follow_the_rows(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:

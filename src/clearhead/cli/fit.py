@@ -81,7 +81,7 @@ def _say_as_json(report: "Report", target: str) -> None:
             "epochs": report.estimator.n_iter_,
             "validation": report.validation,
             "scores": {name: dict(scores) for name, scores in report.scores.items()},
-            "importance": dict(report.importance),
+            "importance": {name: dict(found) for name, found in report.importance.items()},
         }
     )
 
@@ -95,11 +95,20 @@ def _say(report: "Report", target: str) -> None:
     )
     names = list(next(iter(report.scores.values())))
     typer.echo(_aligned([["test", *names], *_score_rows(report.scores, names)]))
-    typer.echo("\nimportance of columns")
-    largest = max(max(report.importance.values(), default=0.0), 1e-12)
-    widest = max(map(len, report.importance), default=0)
-    for name, share in report.importance.items():
-        typer.echo(f"{name:<{widest}}  {share:7.4f}  {'█' * max(0, round(BAR * share / largest))}".rstrip())
+    typer.echo("\n" + _importance(report.importance, names[0]))
+
+
+def _importance(importance: "Mapping[str, Mapping[str, float]]", score: str) -> str:
+    """What shuffling each column costs, as bars, and beside it how much the model looks at the column."""
+    largest = max([1e-12, *(found["permutation"] for found in importance.values())])
+    attended = any("attention" in found for found in importance.values())
+    lost = "R²" if score == "rmse" else score
+    rows = [["column", f"{lost} lost when shuffled", "attention" if attended else "", ""]]
+    for name, found in importance.items():
+        bar = "█" * max(0, round(BAR * found["permutation"] / largest))
+        share = f"{found['attention']:.3f}" if attended else ""
+        rows.append([name, f"{found['permutation']:+.4f}", share, bar])
+    return _aligned(rows)
 
 
 def _columns(columns: "Sequence[Column]") -> str:

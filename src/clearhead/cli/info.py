@@ -2,13 +2,22 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from clearhead.cli.text import JsonOption, say_figures, say_json
 
 __all__ = ["info"]
+
+
+class _About(NamedTuple):
+    """What is to be said of a model, the model itself, its config, and how it writes."""
+
+    words: dict[str, Any]
+    model: Any
+    config: Any
+    generation: dict[str, Any]
 
 
 def info(
@@ -21,22 +30,13 @@ def info(
 
     Its task, architecture and languages, how many parameters each part has, and every setting.
     """
-    from clearhead.tasks.loading import find_model, load_model
+    from clearhead.nn.account import parameters_table
+    from clearhead.tasks.loading import find_model
 
     found = find_model(model)
-    parts = load_model(found)
-    table = parts.model.parameters_table()
-    about = {
-        "folder": str(found),
-        "task": parts.settings.task,
-        "architecture": parts.settings.architecture,
-        "languages": list(parts.settings.languages),
-        "labels": list(parts.settings.labels),
-        "vocabulary": getattr(parts.tokenizer, "vocabulary_size", ""),  # what reads images has none
-        "parameters": table.total,
-    }
-    settings = asdict(parts.settings.config)
-    generation = dict(parts.settings.generation)
+    words, network, config, generation = (_of_table if (found / "table.json").is_file() else _of_model)(found)
+    table, settings = parameters_table(network), asdict(config)
+    about = {"folder": str(found), **words, "parameters": table.total}
     if as_json:
         say_json({**about, "config": settings, "generation": generation, "parts": dict(table.rows)})
         return
@@ -46,6 +46,37 @@ def info(
     if generation:
         typer.echo("\nwhen it writes")
         say_figures({name: _shown(value) for name, value in generation.items()})
+
+
+def _of_model(found: Path) -> _About:
+    from clearhead.tasks.loading import load_model
+
+    parts = load_model(found)
+    words = {
+        "task": parts.settings.task,
+        "architecture": parts.settings.architecture,
+        "languages": list(parts.settings.languages),
+        "labels": list(parts.settings.labels),
+        "vocabulary": getattr(parts.tokenizer, "vocabulary_size", ""),  # what reads images has none
+    }
+    return _About(words, parts.model, parts.settings.config, dict(parts.settings.generation))
+
+
+def _of_table(found: Path) -> _About:
+    from clearhead.tasks.directory import read_settings
+    from clearhead.tasks.table_estimators import load_estimator
+
+    estimator = load_estimator(found)
+    fitted = estimator.fitted_
+    words = {
+        "task": estimator.TASK,
+        "architecture": read_settings(found).architecture,
+        "predicts": estimator.target_,
+        "labels": [str(label) for label in getattr(estimator, "classes_", ())],
+        "columns": list(fitted.schema.used),
+        "members": fitted.members,
+    }
+    return _About(words, fitted.model, fitted.config, {})
 
 
 def _shown(value: object) -> str:

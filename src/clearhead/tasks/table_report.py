@@ -18,6 +18,7 @@ from clearhead.tasks.table_inputs import held_out
 
 __all__ = ["AIMS", "FileToFit", "Report", "figures_of", "fit_file", "predicted_columns"]
 
+SHUFFLED = 500  # test rows whose columns are shuffled, one after the other
 FEW = 10  # whole numbers of a target that are taken as classes
 AIMS = ("auto", "classification", "regression")
 
@@ -45,14 +46,18 @@ class FileToFit:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A fitted estimator, what its columns were, and how good it is beside simpler models on the same test rows."""
+    """A fitted estimator, what its columns were, and how good it is beside simpler models on the same test rows.
+
+    importance   of each column, those that matter most first: what the score loses when it is shuffled (`permutation`)
+                 and, of an FT-Transformer, how much `[CLS]` looks at it (`attention`)
+    """
 
     estimator: TableClassifier | TableRegressor
     columns: tuple[Column, ...]
     rows: Mapping[str, int]
     validation: float
     scores: Mapping[str, Mapping[str, float]]
-    importance: Mapping[str, float]
+    importance: Mapping[str, Mapping[str, float]]
 
 
 def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
@@ -75,11 +80,27 @@ def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
         scores[stick.name] = figures_of(
             target[held], stick.predicted, stick.probability_BC, getattr(estimator, "classes_", None)
         )
-    how = "attention" if estimator.kind == "ft" else "permutation"
-    shares = estimator.feature_importance(*(() if how == "attention" else (asked, target[held])), method=how)
-    named = dict(sorted(zip(estimator.columns_, shares.tolist(), strict=True), key=lambda pair: -pair[1]))
     rows = {"train": train.rows, "test": asked.rows}
-    return Report(estimator, columns, rows, float(np.mean(estimator.validation_)), scores, named)
+    return Report(
+        estimator,
+        columns,
+        rows,
+        float(np.mean(estimator.validation_)),
+        scores,
+        _importance(estimator, asked, target[held]),
+    )
+
+
+def _importance(
+    estimator: TableClassifier | TableRegressor, asked: Table, target: Cells
+) -> dict[str, dict[str, float]]:
+    some = slice(0, SHUFFLED)
+    shuffled = estimator.feature_importance(asked.take(some), target[some], method="permutation")
+    found = {name: {"permutation": float(lost)} for name, lost in zip(estimator.columns_, shuffled, strict=True)}
+    if estimator.kind == "ft":
+        for name, share in zip(estimator.columns_, estimator.feature_importance(), strict=True):
+            found[name]["attention"] = float(share)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]["permutation"]))
 
 
 def _target(whole: Table, of: FileToFit) -> tuple[Cells, bool]:
