@@ -11,7 +11,11 @@ from clearhead.cli.main import main
 ROOT = Path(__file__).parent.parent.parent
 BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines() if line.strip()]
-SMALL = ("train.steps=2", "train.scored=2", "train.validate_every=2", "data.sentences=200", "data.held_out=5")
+SETTINGS = ("train.steps=2", "train.scored=2", "train.validate_every=2", "data.sentences=200", "data.held_out=5")
+SMALLER = {
+    "train": [word for setting in SETTINGS for word in ("--set", setting)],
+    "fit": ["--epochs", "2", "--layers", "1", "--width", "8"],
+}
 
 
 def test_every_make_target_exists() -> None:
@@ -26,13 +30,17 @@ def test_every_command_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    people = [
+        f"{20 + place % 50},{['Paris', 'Lyon', ''][place % 3]},{'yes' if place % 50 > 25 else 'no'}"
+        for place in range(90)
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(["age,city,buys", *people]) + "\n")
     commands = [command[1:] for command in COMMANDS if command[0] == "clearhead"]
-    verbs = ["train", "translate", "info", "translate", "translate", "score", "convert", "translate"]
+    verbs = ["train", "translate", "info", "translate", "translate", "score", "fit", "predict", "convert", "translate"]
     assert [command[0] for command in commands] == verbs
     for command in commands:
-        smaller = [word for setting in SMALL for word in ("--set", setting)] if command[0] == "train" else []
         with pytest.raises(SystemExit) as leaving:
-            main([*command, *smaller])
+            main([*command, *SMALLER.get(command[0], [])])
         shown = capsys.readouterr()
         assert leaving.value.code == 0, shown.err
         assert shown.out
