@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from clearhead.cli.shades import shaded
 from clearhead.data.phrasebook.corpus import Pair, splits, words
 from clearhead.errors import ClearheadError
 from clearhead.tasks.recipe import Recipe, load_recipe
@@ -27,8 +26,6 @@ LEAST_BLEU, MOST_ERROR = 95.0, 0.25
 FROM_THE_LITERATURE = ("je suis étudiant", "i am a student")
 CHOSEN_ON = 300  # validation sentences on which the head to be shown is chosen
 WIDEST = 76  # columns of a picture
-SHADES = " ░▒▓█"
-FAINT, FULL = (70, 80, 130), (255, 200, 60)  # colours of a weight of 0 and of 1
 
 
 def main(sets: Sequence[str] = ()) -> int:
@@ -99,7 +96,7 @@ def _picture(translator: Translator, head: AlignmentHead, test: Sequence[Pair]) 
         source, target = ([piece.strip() for piece in pieces[:-1]] for pieces in (attended.source, attended.target))
         if (source, target) == (words(pair.source), words(pair.target)) and _is_telling(pair, source, target):
             weights_LM = attended.rows(head.reads)[head.layer, head.head]
-            return _shaded(weights_LM, [*source, "(end)"], target, pair.alignment)
+            return shaded(weights_LM, [*source, "(end)"], target, pair.alignment)
     return [Text("  (none of these sentences is short enough to be drawn)")]
 
 
@@ -108,26 +105,6 @@ def _is_telling(pair: Pair, source: Sequence[str], target: Sequence[str]) -> boo
     links = sorted(pair.alignment)
     crossing = any(i < later and j > earlier for i, j in links for later, earlier in links)
     return crossing and len(source) > 6 and sum(len(word) + 2 for word in source) + max(map(len, target)) < WIDEST - 9
-
-
-def _shaded(
-    weights_LM: NDArray[np.floating], source: Sequence[str], target: Sequence[str], gold: frozenset[tuple[int, int]]
-) -> list[Text]:
-    margin = max(map(len, target)) + 2
-    lines = [Text(" " * (margin + 2) + "  ".join(source))]
-    for j, word in enumerate(target):
-        line = Text(f"{word:>{margin}}  ")
-        for i, column in enumerate(source):
-            weight = float(weights_LM[j, i])
-            line.append(SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)] * len(column), style=_colour(weight))
-            line.append("• " if (i, j) in gold else "  ", style="green")
-        lines.append(line)
-    return lines
-
-
-def _colour(weight: float) -> str:
-    red, green, blue = (round(faint + weight * (full - faint)) for faint, full in zip(FAINT, FULL, strict=True))
-    return f"rgb({red},{green},{blue})"
 
 
 def _say_what_next(console: Console, out: Path) -> None:
