@@ -18,13 +18,17 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check slow bench clean
+.PHONY: help demo gallery test check slow bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: $(VENV)/.installed-base  ## the shortest look at what this is, with the base dependencies alone
 	$(BIN)/python examples/demo.py
+
+MODEL ?= runs/demo
+gallery: $(VENV)/.installed-dev  ## docs/gallery.md with every figure, drawn from the demo's model
+	$(BIN)/python examples/gallery.py $(MODEL)
 
 test: $(VENV)/.installed-dev  ## the test suite without its slow tests
 	$(PYTEST) -n 2 -m 'not slow'
@@ -40,7 +44,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example 
 	$(PYTEST) -q tests/architecture
 	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs README.md
 
-BENCHMARKS := train_step decode growth corpus
+BENCHMARKS := train_step decode growth corpus looking
 bench: $(VENV)/.installed-bench  ## every benchmark, one after the other
 	@set -e; for script in $(BENCHMARKS); do \
 		echo "== $$script"; $(BIN)/python benchmarks/$$script.py; \

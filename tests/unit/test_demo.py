@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from clearhead.tasks.loading import load_model
@@ -53,16 +52,6 @@ def test_a_good_model_passes(
     assert not any((tmp_path / "runs" / "demo").iterdir())
     assert (tmp_path / "runs" / "demo-2" / "last").is_dir()
     assert "runs/demo-2" in capsys.readouterr().out
-
-
-def test_a_picture_is_fullest_where_the_weight_is(demo: ModuleType) -> None:
-    weights_LM = np.array([[0.9, 0.05, 0.05], [0.0, 0.4, 0.6]])
-    head, first, second = [
-        line.plain for line in demo._shaded(weights_LM, ["Le", "chat", "."], ["The", "cat"], {(0, 0)})
-    ]
-    assert head.split() == ["Le", "chat", "."]
-    assert first.rstrip() == "  The  ██•"
-    assert second.rstrip() == "  cat      ▒▒▒▒  ▓"
 
 
 def test_a_sentence_is_telling_when_words_change_places(demo: ModuleType) -> None:

@@ -28,7 +28,7 @@ TREE = [
 def test_the_tree_shows_every_token_score_and_reason(tmp_path: Path) -> None:
     figure = beam_tree(TREE, on=Sheet(dark=True))
     shown = texts(figure)
-    assert {"<s>", "the", "a", "cat", "dog", "−0.40", "−1.20", "−0.70", "−2.25 pruned"} <= set(shown)
+    assert {"<s>", "the", "a", "cat", "dog", "−0.40", "−1.20", "−0.70", "−2.25", "pruned"} <= set(shown)
     drawn = figure.svg()
     assert drawn.count(f"stroke: {ROLES['output'].colour.lower()}") == 2  # the winner's two edges
     assert drawn.count("stroke-dasharray") == 1

@@ -13,9 +13,10 @@ from clearhead.draw.heads import all_heads, kept, lines, one_square, pooled
 from clearhead.draw.matrix import matrix
 from clearhead.draw.palette import HEADS
 from clearhead.draw.scale import around_zero, shares
+from clearhead.draw.stream import residual_stream
 from clearhead.draw.words import number
 from clearhead.errors import ConfigError, ShapeError
-from tests.unit.drawn import fills, has_cells, inside, saves, softmax, texts
+from tests.unit.drawn import colours, fills, has_cells, inside, saves, softmax, texts
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -160,3 +161,28 @@ def test_attentions_that_do_not_fit_are_one_sentence() -> None:
         one_square(np.eye(3), np.eye(2), np.eye(2))
     with pytest.raises(ShapeError, match="nothing to draw"):
         one_square(np.zeros((0, 0)), np.eye(2), np.zeros((2, 0)))
+
+
+def test_the_lines_of_one_query_alone() -> None:
+    w = weights(2, 4, 5)
+    figure = lines(w, only=2, share=1.0)
+    assert len(figure.drawing.axes[0].lines) == 2 * 5
+    assert f"the widest is {w[:, 2].max():.2f}" in figure.says
+    with pytest.raises(ShapeError, match="no query 4"):
+        lines(w, only=4)
+
+
+@pytest.mark.parametrize("on", [Sheet(), Sheet("page", dark=True)])
+def test_the_stream_has_a_disc_for_each_number_and_a_line_for_each_edge(on: Sheet) -> None:
+    edges, values = weights(2, 5, 5), np.random.default_rng(0).uniform(size=(2, 5))
+    figure = residual_stream(edges, values, tokens=list("abcde"), layers=["low", "high"], least=0.2, on=on)
+    assert len(figure.drawing.axes[0].lines) == int((edges >= 0.2).sum())
+    scale = shares(values)
+    discs = [fill for fill in fills(figure) if fill in set(colours(scale, values))]
+    assert discs[:10] == colours(scale, values)
+    assert {"low", "high", *"abcde"} <= set(texts(figure))
+    inside(figure)
+    with pytest.raises(ShapeError, match="do not fit"):
+        residual_stream(edges, values[:, :3])
+    with pytest.raises(ConfigError, match="room for"):
+        residual_stream(np.ones((1, 60, 60)), np.ones((1, 60)), on=on)

@@ -13,7 +13,7 @@ from clearhead.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from clearhead.tasks.recipe import Data
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "how_to_read", "read_file"]
 
 
 def evaluate(
@@ -47,7 +47,7 @@ def evaluate(
     if options and task.TASK != "translation":
         raise ConfigError(f"a model for {task.TASK} is measured without decoding: leave {next(iter(options))} out")
     try:
-        figures = task.evaluate(_read(task.TASK, file, _how(encoding, set_ or ())), **options)
+        figures = task.evaluate(read_file(task.TASK, file, how_to_read(encoding, set_ or ())), **options)
     except DataError as error:
         if isinstance(error.__cause__, UnicodeDecodeError):
             raise DataError(str(error).replace(" encoding=", " --encoding=")) from error
@@ -55,7 +55,7 @@ def evaluate(
     (say_json if as_json else say_figures)(figures)
 
 
-def _how(encoding: str, sets: Sequence[str]) -> "Data":
+def how_to_read(encoding: str, sets: Sequence[str]) -> "Data":
     """The data section of a recipe that has this encoding and these keys."""
     import yaml
     from pydantic import ValidationError
@@ -72,7 +72,7 @@ def _how(encoding: str, sets: Sequence[str]) -> "Data":
         raise ConfigError(f"how to read a file is written like data.columns=[1, 0], not {' '.join(sets)!r}") from error
 
 
-def _read(task: str, files: Sequence[Path], how: "Data") -> Any:
+def read_file(task: str, files: Sequence[Path], how: "Data") -> Any:
     """What `evaluate` of that task takes."""
     from clearhead.data.pairs import PairSource
     from clearhead.data.sources import TextSource

@@ -30,9 +30,13 @@ VERBS: dict[str, str] = {
     "classify": "Say of which class texts are, or lines of stdin.",
     "fill": "Fill in the words that texts, or lines of stdin, hide.",
     "embed": "Give the vectors of texts, or of lines of stdin.",
+    "look": "Look at a text in a model: attention in the terminal, any picture in a file.",
+    "explore": "Explore a model in the browser: every number that it computes, for any text that you type.",
+    "prune": "Take the heads that matter least out of a model.",
     "convert": "Turn a model into another format, or another project's into ours.",
     "fit": "Learn to predict a column of a table.",
     "predict": "Add what a model says to each row of a table.",
+    "serve": "Serve models over HTTP, to programs that know OpenAI's or LibreTranslate's.",
     "average": "Average the weights of several checkpoints.",
     "info": "Show what a model directory holds.",
 }

@@ -183,5 +183,7 @@ def soft_dictionary(
     c.text((x_value - 4, y + 6), "answer = Σ weight · value", align=("right", "center"), colour=c.tone("output"))
     strip(c, (x_value, y + 2), wide - 4, weights @ values_MW, scale, "output")
     y += 16
-    y += legend(c, (c.left, y), scale, what=f"weights = softmax(query · key ÷ {temperature:g}), they sum to 1; vectors")
+    y += legend(
+        c, (c.left, y), scale, what=f"weights = softmax(query · key ÷ {temperature:.4g}), they sum to 1; vectors"
+    )
     return c.finish(y, f"a soft dictionary of {len(labels)} entries, asked once")

@@ -17,6 +17,8 @@ from clearhead.errors import ConfigError, ShapeError
 
 __all__ = ["Choice", "Node", "beam_tree", "decoding_steps", "lens"]
 
+LINE = 6.5  # points that a word needs across its direction
+
 
 @dataclass(frozen=True)
 class Node:
@@ -50,7 +52,8 @@ def beam_tree(nodes: Sequence[Node], *, heading: str = "", on: Sheet = COLUMN) -
     if wide < 20:
         raise ConfigError(f"a tree has room for {int(c.width // 20)} steps, not {columns}: draw a part, or on a page")
     top = title(c, heading) + 2
-    places = {at: (c.left + depth[at] * wide, top + (row[at] + 0.5) * 17) for at in row}
+    high = 23.0 if any(node.reason for node in nodes) else 17.0
+    places = {at: (c.left + depth[at] * wide, top + row[at] * high + 8.5) for at in row}
     for at, (x, y) in places.items():
         node = by_id[at]
         lives = node.alive or node.winner
@@ -60,11 +63,12 @@ def beam_tree(nodes: Sequence[Node], *, heading: str = "", on: Sheet = COLUMN) -
             start = (behind + _room(by_id[node.parent], wide), level)
             edge, thick = (ROLES["output"].colour, 1.8) if node.winner else (colour, 0.5)
             c.line([start, (x - 1.5, y)], colour=edge, width=thick, dashed=not lives)
-        token = fit(visible(node.token), wide - 7, SIZE)
+        token = fit(visible(node.token), wide - 7, SIZE, bold=node.winner)
         c.text((x, y - 3), token, align=("left", "center"), colour=colour, bold=node.winner)
-        says = number(node.score) + (f" {node.reason}" if node.reason and not node.winner else "")
-        c.text((x, y + 4), fit(says, wide - 7, SMALL), size=SMALL, align=("left", "center"), colour=c.theme.faint)
-    y = note(c, top + leaves * 17 + 2, "score below each token; thick: the winner; dashed: given up")
+        for line, says in enumerate((number(node.score), "" if node.winner else node.reason)):
+            at_line = (x, y + 4 + 6 * line)
+            c.text(at_line, fit(says, wide - 2, SMALL), size=SMALL, align=("left", "center"), colour=c.theme.faint)
+    y = note(c, top + leaves * high + 2, "score below each token; thick: the winner; dashed: given up")
     return c.finish(y, f"{heading or 'a beam'}: {len(nodes)} tokens tried in {columns} steps")
 
 
@@ -84,7 +88,8 @@ def _layout(nodes: Sequence[Node], children: dict[int, list[int]]) -> tuple[dict
 
 
 def _room(node: Node, wide: float) -> float:
-    return min(wide - 7, max(width_of(visible(node.token), SIZE), width_of(number(node.score), SMALL))) + 2
+    token = width_of(visible(node.token), SIZE, node.winner)
+    return min(wide - 7, max(token, width_of(number(node.score), SMALL))) + 2
 
 
 def _family(nodes: Sequence[Node]) -> tuple[dict[int, Node], dict[int, list[int]]]:
@@ -153,15 +158,19 @@ def lens(
     scale: Scale = scale_for(array, says)
     c = Canvas(on)
     left = min(c.width * 0.25, max(width_of(name, SIZE) for name in names) + 4)
-    cell = ((c.width - left) / columns, 12.0)
+    words = [[visible(guess) for guess in line] for line in guesses[::-1]]
+    across = (c.width - left) / columns
+    longest = max(width_of(word, SMALL) for line in words for word in line)
+    upright = longest > across - 2  # then words run upwards, in higher cells
+    cell = (across, min(48.0, longest + 4) if upright and across >= LINE else 12.0)
     flipped = array[::-1]
     _, height = put(c, (c.left + left, 4.0), cell, Field(flipped, scale, names[::-1]), numbers=False)
     fills = scale.colours(flipped)
-    for i, j in np.ndindex(rows, columns) if cell[0] >= 13 else ():
+    for i, j in np.ndindex(rows, columns) if across >= LINE else ():
         if np.isfinite(flipped[i, j]):
-            word = fit(visible(guesses[rows - 1 - i][j]), cell[0] - 2, SMALL)
+            word = fit(words[i][j], cell[1 if upright else 0] - 2, SMALL)
             at = (c.left + left + (j + 0.5) * cell[0], 4 + (i + 0.5) * cell[1])
-            c.text(at, word, size=SMALL, colour=ink_on(fills[i, j, :3]))
+            c.text(at, word, size=SMALL, colour=ink_on(fills[i, j, :3]), turned=upright)
     every = max(1, int(np.ceil(7 / cell[0])))
     turned = any(width_of(name, SIZE) > cell[0] - 2 for name in below)
     for j in range(0, columns, every):

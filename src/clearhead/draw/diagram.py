@@ -66,7 +66,7 @@ class _Pen:
             self.c.dot((self.x, self.y), 4, edge=self.c.theme.ink, label="+")
             if of.keep is not None:
                 wide = max(11.0, width_of(of.keep.name, SMALL) + 4)
-                at = (lane - wide / 2, (fork + self.y) / 2 - 4.5)
+                at = (max(lane - wide / 2, self.x + self.width / 2 + 1.5), (fork + self.y) / 2 - 4.5)
                 self.c.box(at, (wide, 9.0), fill=self.c.theme.fill, edge=self.c.theme.faint, label=of.keep.name,
                            type_size=SMALL)  # fmt: skip
             self.y -= 4

@@ -42,6 +42,7 @@ def lines(
     queries: Sequence[object] | None = None,
     keys: Sequence[object] | None = None,
     heads: Sequence[int] | None = None,
+    only: int | None = None,
     share: float = 0.8,
     heading: str = "",
     on: Sheet = COLUMN,
@@ -49,6 +50,7 @@ def lines(
     """Who reads whom: a line for each of the weights that hold the top `share` of a row's mass, a colour per head.
 
     heads   the numbers of the heads, where they are not 1, 2, 3, …
+    only    the one query whose lines are drawn
     """
     weights = as_array(weights_HLM, 3, "weights (heads × queries × keys)")
     count, rows, columns = weights.shape
@@ -63,6 +65,8 @@ def lines(
     names = list(range(1, count + 1)) if heads is None else list(heads)
     if len(names) != count:
         raise ShapeError(f"{len(names)} numbers are given for {count} heads")
+    if only is not None and not 0 <= only < rows:
+        raise ShapeError(f"there is no query {only} among {rows}")
     left, right = tokens_for(queries, rows, "queries"), tokens_for(keys, columns, "keys")
     c = Canvas(on)
     y = _chips(c, names, title(c, heading)) + 6
@@ -70,18 +74,22 @@ def lines(
     room = min(c.width * 0.36, max(width_of(t, SIZE) for t in left + right) + 6)
     x0, x1 = c.left + room, min(c.right - room, c.left + room + 190)
     for i, token in enumerate(left):
-        c.text((x0 - 4, y + (i + 0.5) * step), fit(token, room - 5, SIZE), align=("right", "center_baseline"))
+        place = (x0 - 4, y + (i + 0.5) * step)
+        c.text(place, fit(token, room - 5, SIZE, bold=i == only), align=("right", "center_baseline"), bold=i == only)
     for j, token in enumerate(right):
         c.text((x1 + 4, y + (j + 0.5) * step), fit(token, room - 5, SIZE), align=("left", "center_baseline"))
-    most = float(np.nanmax(weights, initial=0.0)) or 1.0
+    drawn = weights if only is None else np.where(np.arange(rows)[:, None] == only, weights, 0.0)
+    most = float(np.nanmax(drawn, initial=0.0)) or 1.0
+    floor = 0.45 if on.dark else 0.25  # a thin line on dark ground needs more
     for head in range(count):
         aside = 0.0 if count == 1 else (head / (count - 1) - 0.5) * step * 0.6
-        for i, j in np.argwhere(kept(weights[head], share)):
-            part = weights[head, i, j] / most
+        for i, j in np.argwhere(kept(drawn[head], share)):
+            part = drawn[head, i, j] / most
             ends = [(x0, y + (i + 0.5) * step + aside), (x1, y + (j + 0.5) * step + aside)]
-            c.line(ends, colour=HEADS[head], width=0.3 + 2.2 * part, alpha=0.25 + 0.75 * part)
+            c.line(ends, colour=HEADS[head], width=0.3 + 2.2 * part, alpha=floor + (1 - floor) * part)
     y += max(rows, columns) * step + 4
-    says = f"lines hold the top {share:.0%} of each row's weight; the widest is {most:.2f}"
+    whose = "each row's weight" if only is None else f"the weight of “{left[only].strip()}”"
+    says = f"lines hold the top {share:.0%} of {whose}; the widest is {most:.2f}"
     for line in wrap(says, c.width, SMALL):
         c.text((c.left, y + 4), line, size=SMALL, colour=c.theme.faint, align=("left", "center"))
         y += 7.5
@@ -110,30 +118,40 @@ def pooled(weights: Floats, most: int) -> Floats:
 
 
 def all_heads(
-    weights_NHLM: ArrayLike, *, heading: str = "", top: Sequence[str] | None = None, on: Sheet = COLUMN
+    weights_NHLM: ArrayLike,
+    *,
+    heading: str = "",
+    top: Sequence[str] | None = None,
+    left: Sequence[str] | None = None,
+    on: Sheet = COLUMN,
 ) -> Figure:
-    """Every head of every layer as a small matrix, layers downwards; one scale for all of them."""
+    """Every head of every layer as a small matrix, layers downwards; one scale for all of them.
+
+    top, left   the numbers of the heads and of the layers, where they are not 1, 2, 3, …
+    """
     weights = as_array(weights_NHLM, 4, "weights (layers × heads × queries × keys)")
     layers, heads, rows, columns = weights.shape
     small = pooled(weights, THUMBNAIL)
     scale = shares(weights, f"each row sums to 1; {rows} queries by {columns} keys in each square")
     c = Canvas(on)
-    names = [str(i + 1) for i in range(heads)] if top is None else [str(t) for t in top]
+    names, numbers = tokens_for(top, heads, "heads"), tokens_for(left, layers, "layers")
     y = title(c, heading)
     c.text((c.left + 16, y + 3), "head", size=SMALL, colour=c.theme.faint, align=("left", "center"))
     y += 14
     side = min((c.width - 16) / heads, 60.0)
     cell = (side * 0.92) / max(small.shape[-2:])
+    pitch = max(cell * small.shape[-2] + side * 0.08, SIZE + 1)
     for layer in range(layers):
-        c.text((c.left + 12, y + (layer + 0.5) * side), str(layer + 1), align=("right", "center"))
+        middle_row = y + layer * pitch + cell * small.shape[-2] / 2
+        c.text((c.left + 12, middle_row), numbers[layer], align=("right", "center"))
         for head in range(heads):
             if layer == 0:
                 middle = (c.left + 16 + (head + 0.46) * side, y - 3)
                 c.text(middle, fit(names[head], side, SIZE), align=("center", "baseline"))
-            at = (c.left + 16 + head * side, y + layer * side)
+            at = (c.left + 16 + head * side, y + layer * pitch)
             c.squares(at, (cell, cell), scale.colours(small[layer, head]), vector=False)
     c.text((c.left + 1, y - 3), "layer", size=SMALL, colour=c.theme.faint, align=("left", "bottom"))
-    y += layers * side + 4
+    y += layers * pitch + 4
     blocks = math.ceil(max(rows, columns) / THUMBNAIL)
     what = "weights" if blocks == 1 else f"weights, the largest of each {blocks} × {blocks} block"
     y += legend(c, (c.left, y), scale, what=what)

@@ -19,6 +19,7 @@ from clearhead.draw.words import fit, number, tokens_for, width_of, wrap
 __all__ = ["LARGEST", "Field", "legend", "matrix", "put", "title", "upright"]
 
 VECTORS = 1600  # cells up to which each is a shape of its own; more become one image
+FINEST = 1.5  # points, of a cell that is such a shape
 LARGEST = 22.0  # points, of a cell
 LEAST = 4.4  # points of type, below which a number is left out
 
@@ -48,7 +49,7 @@ def put(c: Canvas, at: Point, cell: Point, of: Field, *, numbers: bool | None = 
     """The cells at a place, labels outside them at the left and on top; gives the size of the cells together."""
     values, hidden = of.values, of.hidden
     rows, columns = values.shape
-    vector = values.size <= VECTORS
+    vector = values.size <= VECTORS and min(cell) >= FINEST
     colours = of.scale.colours(values)
     colours[hidden] = 0.0
     odd = ~np.isfinite(values) & ~hidden

@@ -26,7 +26,10 @@ __all__ = ["SixSteps", "all_at_once", "matrix_steps", "six_steps", "vector_steps
 
 @dataclass(frozen=True)
 class SixSteps:
-    """Every quantity of one head: queries, keys, values, and what becomes of them."""
+    """Every quantity of one head: queries, keys, values, and what becomes of them.
+
+    third   what is done to a score before the softmax, where that is not ÷ √d_k alone
+    """
 
     q: Floats
     k: Floats
@@ -36,11 +39,12 @@ class SixSteps:
     scaled: Floats
     weights: Floats
     output: Floats
+    third: str = ""
 
     @property
-    def root(self) -> float:
-        """√d_k, by which scores are divided."""
-        return math.sqrt(self.q.shape[1])
+    def scaling(self) -> str:
+        """What is done to a score before the softmax."""
+        return self.third or f"÷ {number(math.sqrt(self.q.shape[1]))}"
 
 
 def six_steps(q: ArrayLike, k: ArrayLike, v: ArrayLike, masked: ArrayLike | None = None) -> SixSteps:
@@ -80,9 +84,9 @@ def vector_steps(
     scale = around_zero(np.concatenate([a.flatten() for a in (x_LD, of.q, of.k, of.v)]), "one scale for all vectors")
     weighted = of.weights[position][:, None] * of.v
     rows: list[tuple[str, str | None, Floats]] = [
-        ("x", None, x_LD), ("1  q = x Wᵠ", "query", of.q), ("    k = x Wᵏ", "key", of.k),
-        ("    v = x Wᵛ", "value", of.v), ("2  q · k", None, of.scores[position]),
-        (f"3  ÷ {number(of.root)}", None, of.scaled[position]), ("4  softmax", None, of.weights[position]),
+        ("x", None, x_LD), ("1  q = x W^Q", "query", of.q), ("    k = x W^K", "key", of.k),
+        ("    v = x W^V", "value", of.v), ("2  q · k", None, of.scores[position]),
+        (f"3  {of.scaling}", None, of.scaled[position]), ("4  softmax", None, of.weights[position]),
         ("5  softmax · v", "value", weighted),
     ]  # fmt: skip
     for j, name in enumerate(names):
@@ -129,7 +133,7 @@ def matrix_steps(
     for (role, w), made in zip(named.items(), (q, k, v), strict=True):
         letter = ROLES[role].letter
         x0, low = c.left, 0.0
-        signs = (("X", x_LD, None, "×"), (f"W{_raised(letter)}", w, role, "="), (letter, made, role, ""))
+        signs = (("X", x_LD, None, "×"), (f"W^{letter}", w, role, "="), (letter, made, role, ""))
         for name, values, colour, sign in signs:
             size = block(c, (x0, y), (third, high), values, around_zero(values), name=name, role=colour)
             c.text((x0 + third + 7, y + 17 + high / 3), sign, size=9)
@@ -141,7 +145,7 @@ def matrix_steps(
 
 def _formula(c: Canvas, y: float, of: SixSteps) -> float:
     """softmax(Q Kᵀ / √d_k) = W, W V = Z, each of them with its numbers."""
-    c.text((c.left, y + 4), f"softmax( Q Kᵀ ÷ {number(of.root)} ) V = Z", align=("left", "center"), size=SIZE)
+    c.text((c.left, y + 4), f"softmax( Q Kᵀ {of.scaling} ) V = Z", align=("left", "center"), size=SIZE)
     y += 12
     third = (c.width - 30) / 3
     scale = shares(of.weights, "each row of the softmax sums to 1; all others around zero, each by itself")
@@ -160,15 +164,20 @@ def _formula(c: Canvas, y: float, of: SixSteps) -> float:
     return y + legend(c, (c.left, y), scale, masked=bool(of.masked.any()))
 
 
-def _raised(letter: str) -> str:
-    return {"Q": "ᵠ", "K": "ᵏ", "V": "ᵛ"}[letter]
+def all_at_once(
+    of: SixSteps,
+    *,
+    tokens: Sequence[object] | None = None,
+    queries: Sequence[object] | None = None,
+    on: Sheet = COLUMN,
+) -> Figure:
+    """All positions at once, laid out as the formula: keys on top, queries left, values below, the result right.
 
-
-def all_at_once(of: SixSteps, *, tokens: Sequence[object] | None = None, on: Sheet = COLUMN) -> Figure:
-    """All positions at once, laid out as the formula: keys on top, queries left, values below, the result right."""
+    queries   who asks, where those are not the `tokens` that are asked
+    """
     rows, columns, width, wide = len(of.q), len(of.k), of.q.shape[1], of.v.shape[1]
     names = tokens_for(tokens, columns, "tokens")
-    asking = names if rows == columns else tokens_for(None, rows, "queries")
+    asking = names if queries is None and rows == columns else tokens_for(queries, rows, "queries")
     scale = shares(of.weights, "each row sums to 1; Q, K, V and Z around zero, each by itself")
     middle = Field(of.weights, scale, masked=of.masked)
     c = Canvas(on)
@@ -195,6 +204,6 @@ def all_at_once(of: SixSteps, *, tokens: Sequence[object] | None = None, on: She
         c.text(spot, letter, colour=c.tone(role), bold=True)
     put(c, (x1, y1), (cell, cell), middle)
     y = y1 + rows * cell + 8 + wide * inner + 8
-    y += legend(c, (c.left, y), scale, what=f"softmax(Q Kᵀ ÷ {number(of.root)})", masked=bool(of.masked.any()))
-    c.text((c.left, 8), "Z = softmax(Q Kᵀ ÷ √d) V", size=SMALL, colour=c.theme.faint, align=("left", "center"))
-    return c.finish(y, f"self-attention of {rows} positions over {columns}, laid out as its formula")
+    y += legend(c, (c.left, y), scale, what=f"softmax(Q Kᵀ {of.scaling})", masked=bool(of.masked.any()))
+    c.text((c.left, 8), f"Z = softmax(Q Kᵀ {of.scaling}) V", size=SMALL, colour=c.theme.faint, align=("left", "center"))
+    return c.finish(y, f"attention of {rows} positions over {columns}, laid out as its formula")

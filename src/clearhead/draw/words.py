@@ -71,14 +71,14 @@ def width_of(text: str, size: float, bold: bool = False) -> float:
     return float(font.get_width_height()[0]) / 64 / FINER
 
 
-def fit(text: str, points: float, size: float) -> str:
+def fit(text: str, points: float, size: float, *, bold: bool = False) -> str:
     """The text, or as much of its beginning as fits, and an ellipsis; a letter keeps its combining signs."""
-    if width_of(text, size) <= points:
+    if width_of(text, size, bold) <= points:
         return text
     ends = [i for i in range(1, len(text)) if not _clings(text[i])]
     for end in reversed(ends):
         shorter = text[:end] + "…"
-        if width_of(shorter, size) <= points:
+        if width_of(shorter, size, bold) <= points:
             return shorter
     return "…"
 

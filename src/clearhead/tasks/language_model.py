@@ -19,7 +19,7 @@ from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.loading import load_model
-from clearhead.tasks.losses import word_loss
+from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.precision import compile_step
 from clearhead.tasks.prepare import (
     Figures,
@@ -225,6 +225,12 @@ class LanguageModel:
             "bits_per_character": bits,
         }
 
+    def losses(self, data: TextData) -> Iterator[Loss]:
+        """The summed loss of each batch of windows, as a function of the model."""
+        stream = encode_texts(as_texts(data), self.tokenizer, self.tokenizer.eos, None)
+        for token_BL, label_BL in _windowed(stream, self.config.length, self.device):
+            yield Loss(len(token_BL), partial(_summed, token_BL=token_BL, label_BL=label_BL))
+
 
 class _Watch:
     """What is looked at while training: the loss over all of the validation text, and how its start would go on."""
@@ -266,16 +272,25 @@ def _loss(model: nn.Module, token_BL: Tensor, *, smoothing: float) -> Terms:
     return {"loss": _term(model, token_BL[:, :-1], token_BL[:, 1:], smoothing)}
 
 
-@torch.no_grad()
-def _stream_loss(model: Any, stream: TokenArray, length: int) -> tuple[float, int]:
-    """The summed cross-entropy of every token but the first, in windows that do not overlap, and how many they are."""
-    device = next(model.parameters()).device
-    windows = sequential_windows(stream.size, length=length + 1)
-    total, count, rows = 0.0, 0, max(1, TOKENS_AT_ONCE // length)
+def _summed(model: Any, token_BL: Tensor, label_BL: Tensor) -> Tensor:
+    return _term(model, token_BL, label_BL, 0.0)[0]
+
+
+def _windowed(stream: TokenArray, length: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """All of the text in windows that do not overlap, and what follows each of their tokens."""
+    windows, rows = sequential_windows(stream.size, length=length + 1), max(1, TOKENS_AT_ONCE // length)
     for start in range(0, len(windows), rows):
         spans = stream.spans(_pairs(windows[start : start + rows]))
         token_BL = torch.from_numpy(pad([ids[:-1] for ids in spans], 0)[0]).to(device)
         label_BL = torch.from_numpy(pad([ids[1:] for ids in spans], IGNORE)[0]).to(device)
+        yield token_BL, label_BL
+
+
+@torch.no_grad()
+def _stream_loss(model: Any, stream: TokenArray, length: int) -> tuple[float, int]:
+    """The summed cross-entropy of every token but the first, in windows that do not overlap, and how many they are."""
+    total, count = 0.0, 0
+    for token_BL, label_BL in _windowed(stream, length, next(model.parameters()).device):
         loss, targets = _term(model, token_BL, label_BL, 0.0)
         total += float(loss)
         count += int(targets)

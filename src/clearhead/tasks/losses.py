@@ -1,11 +1,26 @@
 """Losses of the tasks, as sums over real targets."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 from torch import Tensor
 
 from clearhead.nn.heads import Unembedding
 from clearhead.train.loss import smoothed_entropy
 
-__all__ = ["word_loss"]
+__all__ = ["Loss", "word_loss"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The summed loss of one batch as a function of the model, and how many rows the batch has."""
+
+    rows: int
+    of: Callable[[Any], Tensor]
+
+    def __call__(self, model: Any) -> Tensor:
+        return self.of(model)
 
 
 def word_loss(output: Unembedding, x_ND: Tensor, target_N: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

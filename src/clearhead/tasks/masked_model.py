@@ -1,6 +1,7 @@
 """Masked models: an encoder that learns language by telling hidden words, and whether a sentence follows another."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
 from clearhead.tasks.loading import load_model
-from clearhead.tasks.losses import word_loss
+from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.masking import MaskedRows, masked_batch, pair_row
 from clearhead.tasks.prepare import (
     Figures,
@@ -171,6 +172,14 @@ class MaskedModel:
         rows = MaskedRows(text, self.tokenizer, self.config.length, pairs=self.config.next_sentence)
         return {"tokens": text.size, **_judge(self.model, rows)}
 
+    def losses(self, data: TextData) -> Iterator[Loss]:
+        """The summed loss of each batch of rows, always with the same words hidden, as a function of the model."""
+        text = encode_texts(_by_lines(as_texts(data)), self.tokenizer, None, None)
+        rows = MaskedRows(text, self.tokenizer, self.config.length, pairs=self.config.next_sentence)
+        for some in rows.all():
+            batch = masked_batch(some, pairs=rows.pairs).to(self.device)
+            yield Loss(len(batch.token_BL), partial(_summed, batch=batch))
+
     @torch.inference_mode()
     def _guess(self, text: str, top: int) -> tuple[list[int], list[int], list[list[tuple[int, float]]]]:
         """The ids of the text, the places of its masks, and for each the best ids with their probabilities."""
@@ -221,6 +230,10 @@ def _loss(model: Any, batch: EncoderBatch, *, smoothing: float) -> Terms:
     if pooled_BD is None:
         return {"loss": words}
     return {"words": words, "next": cross_entropy(model.next_head(pooled_BD), batch.class_B)}
+
+
+def _summed(model: Any, batch: EncoderBatch) -> Tensor:
+    return torch.stack([total for total, _ in _loss(model, batch, smoothing=0.0).values()]).sum()
 
 
 def _counts(batch: EncoderBatch) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Text classification: from labelled texts to a classifier, by `[CLS]` or by pooling."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -16,6 +16,7 @@ from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
 from clearhead.tasks.labelled_data import Example, LabelledParts, label_numbers, parts_of_labels, read_labelled
 from clearhead.tasks.loading import load_model
+from clearhead.tasks.losses import Loss
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -164,6 +165,14 @@ class TextClassifier:
         loss = mean_loss(float(total), int(count))
         return {"texts": len(texts), "loss": loss, "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
 
+    def losses(self, data: str | Path | Sequence[Example], how: Data | None = None) -> Iterator[Loss]:
+        """The summed loss of each batch of texts, as a function of the model."""
+        texts, answers = zip(*read_labelled(data, how), strict=True)
+        rows, classes = _rows(texts, self.tokenizer, self.config.length), label_numbers(answers, self.labels)
+        for which in by_length([len(row) for row in rows]):
+            batch = EncoderBatch.of([rows[i] for i in which], classes=[classes[i] for i in which])
+            yield Loss(len(which), partial(_summed, batch=batch.to(self.device)))
+
     @torch.inference_mode()
     def _logits(self, texts: Sequence[str]) -> Tensor:
         rows = _rows(texts, self.tokenizer, self.config.length)
@@ -176,6 +185,10 @@ class TextClassifier:
 
 def _rows(texts: Sequence[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:
     return [frame(ids, tokenizer, longest) for ids in tokenizer.encode_batch(texts)]
+
+
+def _summed(model: Any, batch: EncoderBatch) -> Tensor:
+    return _loss(model, batch, smoothing=0.0)["loss"][0]
 
 
 def _loss(model: Any, batch: EncoderBatch, *, smoothing: float) -> Terms:

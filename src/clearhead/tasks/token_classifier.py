@@ -2,14 +2,14 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.evaluate.classification import classification, span_f1
@@ -19,6 +19,7 @@ from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
 from clearhead.tasks.labelled_data import LabelledParts, Tagged, label_numbers, parts_of_labels, read_tagged
 from clearhead.tasks.loading import load_model
+from clearhead.tasks.losses import Loss
 from clearhead.tasks.prepare import (
     Figures,
     Prepared,
@@ -185,6 +186,17 @@ class TokenClassifier:
         figures: Figures = {"sentences": len(gold), "loss": loss, "accuracy": accuracy, "span_f1": spans.f1}
         return figures | {"span_precision": spans.precision, "span_recall": spans.recall}
 
+    def losses(self, data: str | Path | Sequence[Tagged], how: Data | None = None) -> Iterator[Loss]:
+        """The summed loss of each batch of sentences, as a function of the model."""
+        sentences = read_tagged(data, how)
+        rows = [_Row.of(words, self.tokenizer, self.config.length) for words, _ in sentences]
+        targets = [
+            row.targets(label_numbers(tags, self.labels)) for row, (_, tags) in zip(rows, sentences, strict=True)
+        ]
+        for which in by_length([len(row.ids) for row in rows]):
+            batch = EncoderBatch.of([rows[i].ids for i in which], labels=[targets[i] for i in which])
+            yield Loss(len(which), partial(_summed, batch=batch.to(self.device)))
+
 
 class _Row(NamedTuple):
     """A sentence as a row of ids, and where in it each word starts: there its tag is told."""
@@ -207,6 +219,10 @@ class _Row(NamedTuple):
         for start, number in zip(self.starts, numbers, strict=False):
             targets[start] = number
         return targets
+
+
+def _summed(model: Any, batch: EncoderBatch) -> Tensor:
+    return _loss(model, batch, smoothing=0.0)["loss"][0]
 
 
 def _loss(model: Any, batch: EncoderBatch, *, smoothing: float) -> Terms:

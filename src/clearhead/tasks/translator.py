@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.data.batch import token_batches
 from clearhead.data.corpus import PairCorpus
@@ -20,7 +20,7 @@ from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.batches import Epochs
 from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
 from clearhead.tasks.loading import load_model
-from clearhead.tasks.losses import word_loss
+from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.options import Words, with_words
 from clearhead.tasks.pair_data import (
     Frame,
@@ -282,6 +282,12 @@ class Translator:
             total, count = -sum(one.score for one in scored), sum(len(one.scores) for one in scored)
         return figures | {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
 
+    def losses(self, data: PairData) -> Iterator[Loss]:
+        """The summed loss of each batch of pairs, as a function of the model."""
+        corpus = encode_pairs(as_pairs(data), self.tokenizer, self.parts.target)
+        for batch in _batches(corpus, self._working.frame, self.device):
+            yield Loss(len(batch.target_BL), partial(_summed, batch=batch))
+
 
 class _Watch:
     """What is looked at while training: the loss over all validation pairs, BLEU over the first of them."""
@@ -346,14 +352,23 @@ def _loss(model: nn.Module, batch: PairBatch, *, smoothing: float) -> Terms:
     return {"loss": _term(model, batch, smoothing)}
 
 
+def _summed(model: Any, batch: PairBatch) -> Tensor:
+    return _term(model, batch, 0.0)[0]
+
+
+def _batches(corpus: PairCorpus, frame: Frame, device: torch.device) -> Iterator[PairBatch]:
+    """All pairs, always in the same batches."""
+    lengths = corpus.lengths + frame.room
+    for which in token_batches(lengths, tokens=max(TOKENS_AT_ONCE, int(lengths.max())), seed=0, epoch=0):
+        yield _rows(which, corpus, frame).to(device)
+
+
 @torch.no_grad()
 def _corpus_loss(model: Any, corpus: PairCorpus, frame: Frame) -> tuple[float, int]:
     """The summed cross-entropy of all targets and how many they are."""
-    device = next(model.parameters()).device
-    lengths = corpus.lengths + frame.room
     total, count = 0.0, 0
-    for batch in token_batches(lengths, tokens=max(TOKENS_AT_ONCE, int(lengths.max())), seed=0, epoch=0):
-        loss, targets = _term(model, _rows(batch, corpus, frame).to(device), 0.0)
+    for batch in _batches(corpus, frame, next(model.parameters()).device):
+        loss, targets = _term(model, batch, 0.0)
         total += float(loss)
         count += int(targets)
     return total, count

@@ -72,9 +72,14 @@ class Side:
 
 
 def shown(id: int, tokenizer: Tokenizer) -> str:
-    """A token for people: the text that it stands for, and its name where it has none by itself."""
+    """A token for people: the text that it stands for, its name where it has none by itself, or else its number."""
     text = tokenizer.decode([id])
-    return tokenizer.token_of(id) if not text or "\N{REPLACEMENT CHARACTER}" in text else text
+    if text and "\N{REPLACEMENT CHARACTER}" not in text:
+        return text
+    try:
+        return tokenizer.token_of(id)
+    except ConfigError:  # models may have more places for words than their tokenizers have words
+        return f"<{id}>"
 
 
 class _Read(NamedTuple):
@@ -169,6 +174,13 @@ class View:
         """The log-probability of what each position is to say; None where nobody knows what that is."""
         log_LV = self.run()[0].log_softmax(-1)
         return [None if word is None else float(log_LV[place, word]) for place, word in enumerate(self.wanted)]
+
+    def loss(self) -> Tensor:
+        """The negative log-probability of all that is known to be said, summed; with gradients where they are on."""
+        with self.without():
+            log_LV = self._run()[0].log_softmax(-1)
+        known = [(place, word) for place, word in enumerate(self.wanted) if word is not None]
+        return -sum((log_LV[place, word] for place, word in known), log_LV.new_zeros(()))
 
     def lens(self) -> Lens:
         """What each layer would say at each position."""

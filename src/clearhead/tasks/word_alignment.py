@@ -8,7 +8,7 @@ best is a question of measuring, on data with gold alignments that are not those
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ __all__ = [
     "attend",
     "best_head",
     "chosen_head",
+    "pieces_of_words",
     "word_links",
     "word_links_of_all",
 ]
@@ -66,7 +67,8 @@ class Attended:
 
     source    the pieces of the source, its end the last of them
     target    the pieces of the target, its end the last of them
-    weights   of each layer and head, a row for each predicted piece: (layers, heads, target, source)
+    weights   of each layer and head, a row for each predicted piece: (layers, heads, target, source); where a layer
+              has fewer heads than another, since some were pruned, NaN stands for those that it has not
     """
 
     source: list[str]
@@ -102,12 +104,21 @@ def _attend(parts: ModelParts, pairs: Sequence[tuple[str, str]]) -> Iterator[Att
         model.hidden(
             batch.source_BM, batch.target_BL, source_count_B=batch.source_count_B, target_count_B=batch.target_count_B
         )
-    weights = torch.stack([seen[name] for name in names], dim=1).cpu().numpy()
+    weights = _side_by_side([seen[name] for name in names]).cpu().numpy()
     first, skipped = len(frame.before), len(frame.begin) - 1
     for row, source, target in zip(weights, sources, targets, strict=True):
         ours = [parts.tokenizer.decode([id]) for id in source] + [end]
         theirs = [parts.writer.decode([id]) for id in target] + [end]
         yield Attended(ours, theirs, row[:, :, skipped : skipped + len(target) + 1, first : first + len(source) + 1])
+
+
+def _side_by_side(weights_BHLM: Sequence[Tensor]) -> Tensor:
+    """(B, layers, heads, L, M), with NaN for the heads that a layer has not."""
+    most = max(weights.shape[1] for weights in weights_BHLM)
+    room = [weights.new_full((len(weights), most, *weights.shape[2:]), torch.nan) for weights in weights_BHLM]
+    for wide, weights in zip(room, weights_BHLM, strict=True):
+        wide[:, : weights.shape[1]] = weights
+    return torch.stack(room, dim=1)
 
 
 def best_head(parts: ModelParts, pairs: Sequence[AlignedPair]) -> AlignmentHead:
@@ -126,7 +137,9 @@ def alignment_errors(
     texts = [(pair.source, pair.target) for pair in pairs]
     for (source, target), attended in zip(texts, attend(parts, texts), strict=True):
         for head in heads or _all_heads(attended):
-            links = _links(attended, head, _words(parts.tokenizer, source), _words(parts.writer, target))
+            links = _links(
+                attended, head, pieces_of_words(parts.tokenizer, source), pieces_of_words(parts.writer, target)
+            )
             found.setdefault(head, []).append(links)
     gold = [pair.alignment for pair in pairs]
     return {head: alignment_error_rate(links, gold) for head, links in found.items()}
@@ -143,7 +156,7 @@ def word_links_of_all(
 ) -> Iterator[set[tuple[int, int]]]:
     """The links of each pair, by that head; without one, by the mean of all heads of the last layer but one."""
     for (source, target), attended in zip(pairs, attend(parts, pairs), strict=True):
-        yield _links(attended, head, _words(parts.tokenizer, source), _words(parts.writer, target))
+        yield _links(attended, head, pieces_of_words(parts.tokenizer, source), pieces_of_words(parts.writer, target))
 
 
 def chosen_head(settings: Settings) -> AlignmentHead | None:
@@ -151,9 +164,9 @@ def chosen_head(settings: Settings) -> AlignmentHead | None:
     named = settings.generation.get("alignment_head")
     if named is None:
         return None
-    layers, heads = settings.config.decoder_layers, settings.config.heads
+    layers = settings.config.decoder_layers
     match named:
-        case [int(layer), int(head), bool(reads)] if 0 <= layer < layers and 0 <= head < heads:
+        case [int(layer), int(head), bool(reads)] if 0 <= layer < layers and 0 <= head < _heads(settings.config, layer):
             return AlignmentHead(layer, head, reads)
     raise CheckpointError(
         "the model's generation_config.json cannot be used: alignment_head is [layer, head, reads], such as "
@@ -161,15 +174,21 @@ def chosen_head(settings: Settings) -> AlignmentHead | None:
     )
 
 
+def _heads(config: Any, layer: int) -> int:
+    """How many heads a decoder layer's cross-attention has, those that were pruned not counted."""
+    kept = dict(config.pruned).get(f"decoder.{layer}.cross")
+    return int(config.heads if kept is None else len(kept))
+
+
 def _all_heads(attended: Attended) -> list[AlignmentHead]:
-    layers, heads = attended.weights.shape[:2]
-    return [AlignmentHead(layer, head, bool(reads)) for layer, head, reads in np.ndindex(layers, heads, 2)]
+    there = np.argwhere(~np.isnan(attended.weights).all(axis=(2, 3))).tolist()
+    return [AlignmentHead(layer, head, reads) for layer, head in there for reads in (False, True)]
 
 
 def _links(attended: Attended, head: AlignmentHead | None, source: Weights, target: Weights) -> set[tuple[int, int]]:
     """From pieces to words: the mean over a target word's pieces of what goes to all pieces of a source word."""
     if head is None:
-        weights_LM = attended.rows(reads=True)[max(0, len(attended.weights) - 2)].mean(axis=0)
+        weights_LM = np.nanmean(attended.rows(reads=True)[max(0, len(attended.weights) - 2)], axis=0)
     else:
         weights_LM = attended.rows(head.reads)[head.layer, head.head]
     end = np.zeros((1, source.shape[1] + 1))
@@ -178,7 +197,7 @@ def _links(attended: Attended, head: AlignmentHead | None, source: Weights, targ
     return links_of((target / target.sum(axis=0).clip(min=1)).T @ weights_LM @ to_words)
 
 
-def _words(tokenizer: Tokenizer, text: str) -> Weights:
+def pieces_of_words(tokenizer: Tokenizer, text: str) -> Weights:
     """(pieces, words): 1 where the piece belongs to the word, which is the one that it shares most characters with."""
     pieces, places = tokenizer.pieces(text), _places(text)
     belongs = np.zeros((len(pieces), len(places)))
