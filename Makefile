@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery test check slow bench clean
+.PHONY: help demo gallery screenshot test check slow bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -29,6 +29,9 @@ demo: $(VENV)/.installed-base  ## the shortest look at what this is, with the ba
 MODEL ?= runs/demo
 gallery: $(VENV)/.installed-dev  ## docs/gallery.md with every figure, drawn from the demo's model
 	$(BIN)/python examples/gallery.py $(MODEL)
+
+screenshot: $(VENV)/.installed-dev  ## docs/explorer.png, the explorer with the demo's model
+	CLEARHEAD_SHOWN=$(MODEL) CLEARHEAD_SCREENSHOT=docs/explorer.png $(PYTEST) -q tests/browser -k picture_of_the_readme
 
 test: $(VENV)/.installed-dev  ## the test suite without its slow tests
 	$(PYTEST) -n 2 -m 'not slow'
@@ -44,7 +47,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example 
 	$(PYTEST) -q tests/architecture
 	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs README.md
 
-BENCHMARKS := train_step decode growth corpus looking
+BENCHMARKS := train_step decode growth corpus tables looking explorer_hover
 bench: $(VENV)/.installed-bench  ## every benchmark, one after the other
 	@set -e; for script in $(BENCHMARKS); do \
 		echo "== $$script"; $(BIN)/python benchmarks/$$script.py; \
