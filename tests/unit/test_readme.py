@@ -1,7 +1,10 @@
 """The commands that the README shows are run as they stand, with fewer steps and sentences to learn from."""
 
+import json
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +51,20 @@ def test_every_command_runs(
         shown = capsys.readouterr()
         assert leaving.value.code == 0, shown.err
         assert shown.out
+
+
+def test_every_request_is_answered() -> None:
+    serving = pytest.importorskip("tests.unit.serving", reason="the server needs its extra")
+    curl = shutil.which("curl")
+    if curl is None:
+        pytest.skip("there is no curl to ask with")
+    asked = [command for command in COMMANDS if command[0] == "curl"]
+    assert len(asked) == 3
+    tiny = serving.tiny()
+    with serving.listening(tiny) as (address, _, _):
+        commands = [[curl, "-sS", place.replace("localhost:8000", address), *more] for _, place, *more in asked]
+        done = [subprocess.run(command, capture_output=True, check=True, timeout=120) for command in commands]
+    said = [json.loads(one.stdout) for one in done]
+    assert said[0] == {"translatedText": tiny.translator.translate("je suis étudiant")}
+    assert said[1]["choices"][0]["text"] == tiny.writer.generate("The cat", longest=20)
+    assert [model["id"] for model in said[2]["data"]][:2] == ["demo", "gpt"]
