@@ -7,6 +7,7 @@
     ├── CheckpointError           a model or run directory that is missing, broken or of another kind
     ├── DecodingError             a request that no decoding can meet
     ├── MissingPackageError       an optional package that this needs and that is not installed
+    ├── RefusedError              a request that is not answered                      (defined in serve/guards.py)
     ├── DivergenceError           the loss or its gradient is no longer a number      (defined in train/step.py)
     └── InterruptionError         Ctrl-C or SIGTERM, after a checkpoint was written   (defined in train/interrupt.py)
 

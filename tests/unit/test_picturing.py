@@ -322,16 +322,14 @@ def test_a_hundred_and_forty_four_heads() -> None:
 @pytest.mark.parametrize("text", ["a", "", "שלום a", "e\u0301 a\u0300\u0301 b", "🙂\u200d🙂"])
 @pytest.mark.parametrize("what", ["attention", "lines", "lens", "steps", "beam"])
 def test_odd_texts_are_a_figure_or_a_sentence(mode: str, text: str, what: str) -> None:
-    choices = {"bos": None} if mode == "decoder" else {}
     with suppress(ClearheadError):
-        inside(picture(tiny_viewer(mode, **choices).view(text), what, on=PAGE))
+        inside(picture(tiny_viewer(mode).view(text), what, on=PAGE))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_one_token_and_no_source_have_a_figure(mode: str) -> None:
-    choices = {"bos": None} if mode == "decoder" else {}
     for text in ("a", ""):
-        of = tiny_viewer(mode, **choices).view(text)
+        of = tiny_viewer(mode).view(text)
         w = weights(of, spot_of(of, Asked(0)).name)[0]
         assert {number(value) for value in w.flatten()} <= set(texts(picture(of, "attention", layer=0, head=0)))
 

@@ -87,8 +87,8 @@ class ServedTranslator:
         return [Found([one], [one.score]) for one in each]
 
     def _line(self, source: list[int], request: Request) -> Line:
-        self.working._check_fits(len(source))
-        longest = self.working._limit(len(source), 0, request)
+        self.working.check_fits(len(source))
+        longest = self.working.limit(len(source), 0, request)
         return Line(list(self.working.frame.begin), longest, manner_of(request.decoding, self.ends), source)
 
     def _answers(self, sentence: Sentence, found: Found) -> list[Answer]:

@@ -202,5 +202,6 @@ def _examples(viewer: Viewer) -> list[str]:
         hidden = viewer.parts.tokenizer.token_of(mask)
         return [text.replace("cat", hidden).replace("street", hidden).replace("three", hidden) for text in TEXTS]
     if viewer.parts.settings.languages[:1] == ("fr",):
-        return ["je suis étudiant", *dict.fromkeys(pair.source for pair in EXAMPLES if len(pair.source) < 80)][:6]
+        short = (pair.source for pair in EXAMPLES if len(pair.source) < 80)
+        return list(dict.fromkeys(["je suis étudiant", *short]))[:6]
     return TEXTS

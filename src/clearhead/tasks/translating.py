@@ -123,7 +123,7 @@ class Translating:
         """The log-probability of each token of the targets, their ends included."""
         rows = self.reader.encode_batch([text.strip() for text in sources])
         answers = self.tokenizer.encode_batch([text.strip() for text in targets])
-        self._check_fits(max(map(len, [*rows, *answers]), default=0))
+        self.check_fits(max(map(len, [*rows, *answers]), default=0))
         scored = [Scored((), ()) for _ in rows]
         for batch in by_length([max(len(a), len(b)) + 1 for a, b in zip(rows, answers, strict=True)], SCORED_AT_ONCE):
             texts = [rows[number] for number in batch], [answers[number] for number in batch]
@@ -151,10 +151,11 @@ class Translating:
     def _encode(self, sentences: Sequence[Sentence]) -> tuple[list[list[int]], list[list[int]]]:
         sources = self.reader.encode_batch([one.text for one in sentences])
         prefixes = self.tokenizer.encode_batch([one.prefix for one in sentences])
-        self._check_fits(max(map(len, sources), default=0))
+        self.check_fits(max(map(len, sources), default=0))
         return sources, prefixes
 
-    def _check_fits(self, tokens: int) -> None:
+    def check_fits(self, tokens: int) -> None:
+        """Refuse a sentence of so many tokens where the model has no positions for it."""
         if self.positions is not None and tokens + self.frame.room > self.positions:
             raise DecodingError(
                 f"a sentence has {tokens + self.frame.room} tokens, its end included, and this model has positions for "
@@ -164,10 +165,10 @@ class Translating:
     def _prompts(self, sources: list[list[int]], prefixes: list[list[int]], request: Request) -> Prompts:
         padded = pad([[*self.frame.begin, *prefix] for prefix in prefixes], self.config.eos)
         token_BT, count_B = (torch.from_numpy(array).to(self.device) for array in padded)
-        limits = [self._limit(len(row), len(prefix), request) for row, prefix in zip(sources, prefixes, strict=True)]
+        limits = [self.limit(len(row), len(prefix), request) for row, prefix in zip(sources, prefixes, strict=True)]
         return Prompts(token_BT, limits, self.config.eos, count_B if any(prefixes) else None)
 
-    def _limit(self, tokens: int, prefix: int, request: Request) -> int:
+    def limit(self, tokens: int, prefix: int, request: Request) -> int:
         """How much may be written; each row has its own limit, so that it is answered in a batch as it is alone."""
         usual = {**GENERATION, **self.generation}
         longest = request.longest
