@@ -11,6 +11,7 @@ from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.registry import load
 from tests.conftest import ROOT
+from tests.unit.tiny_tasks import random_translator
 
 LINES = 60
 SCRIPTS = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ("demo", "gallery"))
@@ -80,3 +81,11 @@ def test_loaded_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     folder = save_foreign(tmp_path / "theirs", ours.parts)
     assert len(example("loaded_bert").main(str(folder))) == 5
     assert "head 0 of the first layer looks from <mask> to " in capsys.readouterr().out
+
+
+def test_figure(tmp_path: Path) -> None:
+    random_translator().save_pretrained(tmp_path / "m")
+    drawn = example("figure").main(str(tmp_path / "figures"), str(tmp_path / "m"), "a b c")
+    assert [path.name for path in drawn] == ["change.svg", "diagram-dark.svg", "head.pdf", "lens.pdf"]
+    assert "without encoder.0.attention:0" in drawn[0].read_text(encoding="utf-8")
+    assert all(path.read_bytes().startswith(b"%PDF") for path in drawn[2:])
