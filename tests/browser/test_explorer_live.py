@@ -42,9 +42,14 @@ PATIENCE = 60_000
 OWN = ("file:", "data:", "blob:")
 
 
+def model() -> Viewer:
+    return tiny_viewer("encoder-decoder", seed=5, tied=False)
+
+
 @pytest.fixture(scope="module")
 def viewer() -> Viewer:
-    return tiny_viewer("encoder-decoder", seed=5, tied=False)
+    """The same as behind the page, yet another one: while the server looks into a model, nobody else may."""
+    return model()
 
 
 @contextmanager
@@ -60,9 +65,9 @@ def served(viewer: Viewer, name: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def home(viewer: Viewer) -> Iterator[str]:
+def home() -> Iterator[str]:
     torch.set_num_threads(1)
-    with served(viewer, "tiny") as address:
+    with served(model(), "tiny") as address:
         yield address
 
 
@@ -179,12 +184,12 @@ def test_a_saved_page_opens_from_disk_with_the_same_numbers(page: Any, viewer: V
     assert torch.allclose(torch.tensor(numbers(page, "matrix")), weights_LM, atol=1e-5)
 
 
-def test_the_picture_of_the_readme(browser: Any, viewer: Viewer, tmp_path: Path) -> None:
+def test_the_picture_of_the_readme(browser: Any, tmp_path: Path) -> None:
     """`make screenshot` names a trained model and where its picture goes; without it, it is one of the tiny model."""
-    model, out = os.environ.get("CLEARHEAD_SHOWN"), Path(os.environ.get("CLEARHEAD_SCREENSHOT", tmp_path / "page.png"))
-    shown, text = (Viewer(load_model(model)), "Je suis étudiant.") if model else (viewer, TEXT)
+    named, out = os.environ.get("CLEARHEAD_SHOWN"), Path(os.environ.get("CLEARHEAD_SCREENSHOT", tmp_path / "page.png"))
+    shown, text = (Viewer(load_model(named)), "Je suis étudiant.") if named else (model(), TEXT)
     state = urlencode({"text": text, "view": "steps", "part": PART, "head": HEAD})
-    with served(shown, Path(model or "tiny").name) as address:
+    with served(shown, Path(named or "tiny").name) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 1300}, device_scale_factor=1)
         page.goto(f"{address}#{state}")
         page.wait_for_selector("body[aria-busy=false]")
