@@ -38,6 +38,7 @@ def linear_cross_entropy(
     )
     if plain:
         logits_NV = F.linear(hidden_ND, weight_VD, bias_V)
+        logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))  # bf16 is too coarse for a log
         return F.cross_entropy(logits_NV, target_N, ignore_index=ignore, label_smoothing=smoothing, reduction="sum")
     # Positions without a target cost nothing; ordinary batches have a quarter of them.
     real_N = (target_N != ignore).nonzero().squeeze(1)
@@ -61,6 +62,9 @@ class _Chunked(torch.autograd.Function):
         learns: bool,
     ) -> Tensor:
         V = weight_VD.shape[0]
+        # The products are made in autocast's precision, everything between them in that of the weights.
+        product = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight_VD.dtype
+        W = weight_VD.to(product)
         dhidden_ND, dweight_VD, dbias_V = (
             torch.zeros_like(x) if learns and needed and x is not None else None
             for x, needed in zip((hidden_ND, weight_VD, bias_V), ctx.needs_input_grad, strict=False)
@@ -69,8 +73,8 @@ class _Chunked(torch.autograd.Function):
         step = max(1, _LOGITS_AT_ONCE // V)
         for start in range(0, target_N.numel(), step):
             rows = slice(start, start + step)
-            h, t = hidden_ND[rows], target_N[rows, None]
-            log_p = F.linear(h, weight_VD, bias_V)
+            h, t = hidden_ND[rows].to(product), target_N[rows, None]
+            log_p = F.linear(h, W, bias_V).to(weight_VD.dtype)
             torch.log_softmax(log_p, -1, out=log_p)
             loss -= (1.0 - smoothing) * log_p.gather(1, t).sum()
             if smoothing:
@@ -81,12 +85,15 @@ class _Chunked(torch.autograd.Function):
             error.scatter_add_(1, t, error.new_full(t.shape, smoothing - 1.0))
             if smoothing:
                 error -= smoothing / V
-            if dhidden_ND is not None:
-                torch.mm(error, weight_VD, out=dhidden_ND[rows])
-            if dweight_VD is not None:
-                dweight_VD.addmm_(error.t(), h)
             if dbias_V is not None:
                 dbias_V += error.sum(0)
+            error = error.to(product)
+            if dhidden_ND is not None:
+                dhidden_ND[rows] = error @ W
+            if dweight_VD is not None and product == dweight_VD.dtype:
+                dweight_VD.addmm_(error.t(), h)
+            elif dweight_VD is not None:
+                dweight_VD += error.t() @ h
         ctx.save_for_backward(dhidden_ND, dweight_VD, dbias_V)
         return loss
 

@@ -72,7 +72,7 @@ class ProductKeyMemory(nn.Module):
         read_BLD = F.embedding_bag(
             slot_BLHP.flatten(2).flatten(0, 1),
             self.values.weight,
-            per_sample_weights=weights_BLHP.flatten(2).flatten(0, 1),
+            per_sample_weights=weights_BLHP.flatten(2).flatten(0, 1).to(self.values.weight.dtype),  # bf16 by autocast
             mode="sum",
         )
         return read_BLD.view(*x_BLD.shape[:2], -1)
