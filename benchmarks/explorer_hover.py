@@ -8,7 +8,6 @@ leave 16 ms.
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
 from statistics import median, quantiles
@@ -20,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.browser.fake import Fake
 from tests.browser.fake_server import FakeServer
+from tests.browser.windows import CHROMIUM, FLAGS
 
-FLAGS = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync".split()
 VIEWS = {
     "lines": "view=attention&mode=lines",
     "matrix": "view=attention&mode=matrix",
@@ -60,13 +59,12 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256, help="length of the text (256)")
     parser.add_argument("--moves", type=int, default=300, help="moves of the pointer in each view (300)")
     options = parser.parse_args()
-    chromium = shutil.which("chromium")
-    if chromium is None:
+    if CHROMIUM is None:
         sys.exit("chromium is not installed")
     text = " ".join(f"mot{i}" for i in range(options.tokens - 1))
     record = {"config": vars(options), **harness.surroundings(["numpy", "playwright"]), "views": {}}
     with sync_playwright() as driver, FakeServer(Fake(layers=1)) as server:
-        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         record["versions"]["chromium"] = browser.version
         for name, state in VIEWS.items():
             record["views"][name] = found = measure(browser, server.address, state, text, options.moves)

@@ -11,10 +11,14 @@
     ├── DivergenceError           the loss or its gradient is no longer a number      (defined in train/step.py)
     └── InterruptionError         Ctrl-C or SIGTERM, after a checkpoint was written   (defined in train/interrupt.py)
 
-Each message is one sentence: what, where, and what to do about it; the offending value is in it.
+Each message is one sentence: what, where, and what to do about it; the offending value is in it. `unwritten` is that
+sentence for what the operating system does not let be written.
 """
 
+import errno
+
 __all__ = [
+    "FULL",
     "CheckpointError",
     "ClearheadError",
     "ConfigError",
@@ -22,7 +26,10 @@ __all__ = [
     "DecodingError",
     "MissingPackageError",
     "ShapeError",
+    "unwritten",
 ]
+
+FULL = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})  # what the system says of a full disk
 
 
 class ClearheadError(Exception):
@@ -51,3 +58,10 @@ class DecodingError(ClearheadError, ValueError):
 
 class MissingPackageError(ClearheadError, ImportError):
     """An optional package that is needed here and not installed."""
+
+
+def unwritten(target: object, error: OSError) -> str:
+    """That a file, or whatever `target` is, could not be written, and why."""
+    full = "the disk is full: make room, or write elsewhere"
+    why = full if error.errno in FULL else f"the system says {error.strerror or str(error)!r}"
+    return f"{target} could not be written because {why}"

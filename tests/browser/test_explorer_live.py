@@ -1,7 +1,6 @@
 """The page with a real model behind it: numbers read off the page are the tensors, and switches switch."""
 
 import os
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,19 +22,11 @@ from tests.unit.tiny_viewers import TEXT, tiny_viewer
 
 pytest.importorskip("fastapi", reason="the explorer's server needs fastapi")
 pytest.importorskip("uvicorn", reason="the explorer's server needs uvicorn")
-sync_api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright")
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("there is no chromium to look at the page with", allow_module_level=True)
 
-from clearhead.serve.connections import Patience  # noqa: E402
-from clearhead.serve.explorer import explorer_app  # noqa: E402
-from clearhead.serve.run import bind, make_server  # noqa: E402
+from clearhead.serve.connections import Patience
+from clearhead.serve.explorer import explorer_app
+from clearhead.serve.run import bind, make_server
 
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
 REFUSED = "status of 400"  # what a browser says by itself of a request that is refused
 PART, HEAD = "decoder.1.cross", 2
 PATIENCE = 60_000
@@ -69,14 +60,6 @@ def home() -> Iterator[str]:
     torch.set_num_threads(1)
     with served(model(), "tiny") as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -147,8 +149,8 @@ def test_an_interruption_leaves_with_130(add_verb, capsys: pytest.CaptureFixture
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("lines", [1, 100_000])
-def test_a_reader_that_stops_early_gets_no_complaint(lines: int) -> None:
+def talking(lines: int, stdout: IO[bytes] | int) -> "subprocess.Popen[bytes]":
+    """A verb that says so many lines as soon as its stdin is closed."""
     program = (
         "import sys, types\n"
         "from clearhead.cli.main import VERBS, main\n"
@@ -161,13 +163,18 @@ def test_a_reader_that_stops_early_gets_no_complaint(lines: int) -> None:
     )
     # Buffered, as it is by default: then the first failing write is the last flush.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-c", program],
         env=environment,
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
     )
+
+
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_reader_that_stops_early_gets_no_complaint(lines: int) -> None:
+    process = talking(lines, subprocess.PIPE)
     assert process.stdin
     assert process.stdout
     assert process.stderr
@@ -176,6 +183,18 @@ def test_a_reader_that_stops_early_gets_no_complaint(lines: int) -> None:
     with process.stderr:
         assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("lines", [1, 100_000])
+def test_a_full_disk_is_one_sentence(lines: int) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = talking(lines, full)
+    _, said = process.communicate(timeout=60)
+    assert said.decode() == (
+        "clearhead: stdout could not be written because the disk is full: make room, or write elsewhere\n"
+    )
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

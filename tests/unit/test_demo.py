@@ -1,6 +1,5 @@
 """`make demo` at a size for tests: it says what it measured, and fails where that is not enough."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
@@ -8,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from clearhead.tasks.loading import load_model
-from tests.conftest import ROOT
+from tests.unit.scripts import example
 
 SMALL = ["train.steps=2", "data.sentences=300", "data.held_out=60", "train.progress=quiet", "model.width=16"]
 SMALL += ["model.hidden=16", "train.tokens=256", "train.warmup=1", "train.validate_every=0"]
@@ -16,12 +15,7 @@ SMALL += ["model.hidden=16", "train.tokens=256", "train.warmup=1", "train.valida
 
 @pytest.fixture(scope="module")
 def demo() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("demo", ROOT / "examples" / "demo.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("demo")
 
 
 def test_an_untrained_model_fails(

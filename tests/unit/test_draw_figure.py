@@ -1,6 +1,8 @@
 """The figure as a value, the palette, and words that fit."""
 
 import builtins
+import errno
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -52,17 +54,35 @@ def test_an_unknown_suffix_and_a_missing_directory_are_one_sentence(tmp_path: Pa
         written().save(tmp_path / "nowhere" / "figure.svg")
 
 
-def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full: make room, or write elsewhere"),
+        (OSError(errno.EIO, "Input/output error", "of.tmp"), "the system says 'Input/output error'"),
+    ],
+)
+def test_a_file_is_whole_or_as_it_was(
+    error: OSError, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "figure.svg"
     path.write_text("before")
 
     def fail(*_: object) -> None:
-        raise OSError("full")
+        raise error
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(ConfigError) as refused:
         written().save(path)
+    assert str(refused.value) == f"{path} could not be written because {why}"
     assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_no_place_for_a_figure(tmp_path: Path) -> None:
+    path = tmp_path / "folder.svg"
+    path.mkdir()
+    with pytest.raises(ConfigError, match=re.escape(f"{path} could not be written because the system says")):
+        written().save(path)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -1,8 +1,6 @@
 """The scripts of `examples/` that people start from: short, and run as they stand, with less time to learn."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -11,19 +9,11 @@ from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.recipe import parse_recipe
 from clearhead.tasks.registry import load
 from tests.conftest import ROOT
+from tests.unit.scripts import example
 from tests.unit.tiny_tasks import random_translator
 
 LINES = 60
 SCRIPTS = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem not in ("demo", "gallery"))
-
-
-def example(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_each_is_tried_here_and_short() -> None:

@@ -1,7 +1,6 @@
 """`make gallery` from a model at random: every figure that there is stands in it, and the page shows each of them."""
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -21,6 +20,7 @@ from clearhead.tasks.directory import ModelParts
 from clearhead.tasks.pair_data import PairParts
 from clearhead.tasks.translator import Translator
 from tests.conftest import ROOT
+from tests.unit.scripts import example
 from tests.unit.tiny_tasks import PAIR, tiny_recipe
 
 NO_FIGURES = {"page_file"}  # of the explorer
@@ -29,13 +29,7 @@ LARGEST = 2_000_000  # bytes of what is committed
 
 @pytest.fixture(scope="module")
 def gallery() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gallery", ROOT / "examples" / "gallery.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gallery"] = module  # its dataclass asks for it
-    spec.loader.exec_module(module)
-    return module
+    return example("gallery")
 
 
 def parts() -> ModelParts:

@@ -1,7 +1,9 @@
 """`clearhead serve` as a process: what it says, what it serves, how it ends."""
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -54,4 +56,9 @@ def test_what_cannot_be_served_is_said_in_a_sentence(
     (tmp_path / "keys").write_text("short")
     keys = run(capsys, "serve", "-m", model, "--port", "0", "--api-keys", tmp_path / "keys")
     assert "shorter than 8 characters" in refusal(keys)
-    assert "nothing can listen at 203.0.113.7" in refusal(run(capsys, "serve", "-m", model, "--host", "203.0.113.7"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refusal(run(capsys, "serve", "-m", model, "--port", str(port)))
+    assert f"nothing can listen at 127.0.0.1, port {port}: it is taken by another program" in said
+    nowhere = refusal(run(capsys, "serve", "-m", model, "--host", "203.0.113.7"))
+    assert nowhere == f"nothing can listen at 203.0.113.7, port 8000: {os.strerror(errno.EADDRNOTAVAIL)}"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.serve.guards import Rules, guarded, host_names
 from clearhead.serve.keys import VARIABLE, load_keys
 from clearhead.serve.limits import Limits
@@ -270,6 +271,17 @@ def test_keys_of_files_and_of_the_environment(tmp_path: Path, monkeypatch: pytes
     path.write_text("# none\n")
     with pytest.raises(ConfigError, match="holds no API key"):
         load_keys(path)
+
+
+def test_keys_that_cannot_be_read_are_one_sentence_without_them(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(f"{KEYS[0]}\nschlüssel-{KEYS[1]}\n".encode("latin-1"))
+    with pytest.raises(DataError, match=rf"^{re.escape(str(path))}, line 2: no utf-8; save .*$") as refused:
+        load_keys(path)
+    assert not any(secret in str(refused.value) for secret in (*KEYS, "schl"))
+    for nowhere in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DataError, match=f"cannot be read from {re.escape(repr(str(nowhere)))}: .*; name a file"):
+            load_keys(nowhere)
 
 
 def test_a_line_of_the_log_stays_a_line(server: House, caplog: pytest.LogCaptureFixture) -> None:

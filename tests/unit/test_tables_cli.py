@@ -9,7 +9,8 @@ import pytest
 
 from clearhead.cli.fit import _importance
 from tests.unit.command_line import Done, refusal, run
-from tests.unit.small_tables import frame
+from tests.unit.small_tables import classifier, frame, regressor
+from tests.unit.tiny_tasks import random_translator
 
 SMALL = ("--layers", "1", "--width", "8", "--epochs", "2")
 
@@ -111,3 +112,29 @@ def test_refusals(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Pat
     done = run(capsys, "predict", table, "-m", tmp_path / "m", "-o", tmp_path / "o.parquet")
     assert "name it 'o.csv'" in refusal(done)
     assert "no model directory" in refusal(run(capsys, "predict", table, "-m", tmp_path / "nowhere"))
+
+
+def test_a_table_model_where_texts_are_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for made, folder in ((classifier(epochs=1), "classes"), (regressor(epochs=1), "values")):
+        data, labels = frame(40)
+        made.fit(data, labels if folder == "classes" else data["a"]).save_pretrained(folder)
+        calls = [[verb, "some words", "-m", folder] for verb in ("look", "translate", "generate", "classify")]
+        calls += [["prune", "-m", folder, "--on", "t.txt", "-o", "pruned"], ["evaluate", "t.txt", "-m", folder]]
+        calls += [["convert", folder, "theirs"], ["average", folder, folder, "-o", "mean"]]
+        for call in calls:
+            said = refusal(run(capsys, *call))
+            assert said == f"{folder} holds a model for tables: use it with `clearhead predict TABLE -m {folder}`", call
+
+
+def test_a_model_for_texts_where_tables_are_read(
+    capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path
+) -> None:
+    random_translator().save_pretrained(tmp_path / "ours")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text('{"model_type": "marian"}')
+    for folder, held in (("ours", "a model for translation"), ("theirs", "another project's model")):
+        said = refusal(run(capsys, "predict", table, "-m", tmp_path / folder))
+        assert said == f"{tmp_path / folder} holds {held}, not one for tables: `clearhead fit` makes those"

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.decoding import BeamOption, MoreOptions, options_of
-from clearhead.cli.text import JsonOption, ModelOption, PrecisionOption, ThreadsOption, say_figures, say_json
+from clearhead.cli.text import (
+    EncodingOption,
+    JsonOption,
+    ModelOption,
+    PrecisionOption,
+    ReadingOptions,
+    ThreadsOption,
+    say_figures,
+    say_json,
+)
 from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,13 +31,8 @@ def evaluate(
         typer.Argument(metavar="FILE", help="Of the form that the task learns from; pairs may be two files."),
     ],
     model: ModelOption,
-    encoding: Annotated[str, typer.Option(metavar="NAME", help="Of the file, such as latin-1.")] = "utf-8",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.columns=[1, 0]; can be repeated."
-        ),
-    ] = None,
+    encoding: EncodingOption = "utf-8",
+    set_: ReadingOptions = None,
     beam: BeamOption = None,
     option: MoreOptions = None,
     precision: PrecisionOption = "float32",

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from clearhead import __version__
-from clearhead.errors import ClearheadError
+from clearhead.errors import FULL, ClearheadError, unwritten
 
 __all__ = ["VERBS", "main"]
 
@@ -46,28 +46,38 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code."""
+    code = _run(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`| head`) has what it wants. Python would flush stdout once more at exit and complain.
+    except OSError:
+        # What stdout did not take is dealt with; Python would flush it once more at exit and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
     sys.exit(code)
 
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        _app(arguments)(arguments, prog_name="clearhead")
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
+        code = _call(arguments)
+        sys.stdout.flush()
     except ClearheadError as error:
         return _refuse(str(error))
+    except BrokenPipeError:
+        return 1  # the reader (`| head`) has what it wants
     except OSError as error:
+        if error.errno in FULL:
+            return _refuse(unwritten(error.filename or "stdout", error))
         named = f": {error.filename}" if error.filename else ""
         return _refuse(f"{error.strerror or error}{named}")
     except KeyboardInterrupt:
         return INTERRUPTED
+    return code
+
+
+def _call(arguments: Sequence[str]) -> int:
+    try:
+        _app(arguments)(arguments, prog_name="clearhead")
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from clearhead.cli.evaluate import how_to_read, read_file
-from clearhead.cli.text import JsonOption, ModelOption, ThreadsOption, say_json
+from clearhead.cli.text import EncodingOption, JsonOption, ModelOption, ReadingOptions, ThreadsOption, say_json
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,13 +31,8 @@ def prune(
         Literal["gradient", "ablation", "gates"],
         typer.Option(help="How heads are judged: by the loss's slope, without each in turn, by gates that learn."),
     ] = "gradient",
-    encoding: Annotated[str, typer.Option(metavar="NAME", help="Of the file, such as latin-1.")] = "utf-8",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.columns=[1, 0]; can be repeated."
-        ),
-    ] = None,
+    encoding: EncodingOption = "utf-8",
+    set_: ReadingOptions = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -18,9 +18,11 @@ from clearhead.errors import DataError
 
 __all__ = [
     "CompileOption",
+    "EncodingOption",
     "JsonOption",
     "ModelOption",
     "PrecisionOption",
+    "ReadingOptions",
     "TextArguments",
     "ThreadsOption",
     "batches",
@@ -37,6 +39,13 @@ ModelOption = Annotated[
     Path,
     typer.Option(
         "--model", "-m", metavar="MODEL", help="Model directory, run, Hugging Face folder, GGUF file, hub name."
+    ),
+]
+EncodingOption = Annotated[str, typer.Option(metavar="NAME", help="Of the file, such as latin-1.")]
+ReadingOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="How to read it, as in a recipe: data.columns=[1, 0]; can be repeated."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, one object per line.")]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.draw.palette import DARK, LIGHT, Theme
-from clearhead.errors import ConfigError, MissingPackageError
+from clearhead.errors import ConfigError, MissingPackageError, unwritten
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -79,15 +79,10 @@ class Figure:
         if not path.parent.is_dir():
             raise ConfigError(f"no directory {str(path.parent)!r} to save {path.name!r} in: make it first")
         content = self._bytes(suffix)
-        handle, beside = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", dir=path.parent)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(beside).chmod(0o644)
-            Path(beside).replace(path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+            _write(path, content)
+        except OSError as error:
+            raise ConfigError(unwritten(path, error)) from error
         return path
 
     def _bytes(self, suffix: str) -> bytes:
@@ -100,6 +95,18 @@ class Figure:
             warnings.filterwarnings("ignore", message=".*Glyph.*")
             self.drawing.savefig(out, format=suffix[1:], dpi=DOTS, metadata=FORMATS[suffix] | title)
         return out.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    handle, beside = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
 
 
 def need_matplotlib() -> None:

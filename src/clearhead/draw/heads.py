@@ -10,8 +10,9 @@ from clearhead.draw.canvas import SIZE, SMALL, Canvas
 from clearhead.draw.figure import COLUMN, Figure, Sheet
 from clearhead.draw.matrix import LARGEST, Field, legend, put, title, upright
 from clearhead.draw.palette import HEADS
+from clearhead.draw.parts import note
 from clearhead.draw.scale import Floats, as_array, shares
-from clearhead.draw.words import fit, tokens_for, width_of, wrap
+from clearhead.draw.words import fit, tokens_for, width_of
 from clearhead.errors import ConfigError, ShapeError
 
 __all__ = ["all_heads", "kept", "lines", "one_square", "pooled"]
@@ -90,10 +91,7 @@ def lines(
     y += max(rows, columns) * step + 4
     whose = "each row's weight" if only is None else f"the weight of “{left[only].strip()}”"
     says = f"lines hold the top {share:.0%} of {whose}; the widest is {most:.2f}"
-    for line in wrap(says, c.width, SMALL):
-        c.text((c.left, y + 4), line, size=SMALL, colour=c.theme.faint, align=("left", "center"))
-        y += 7.5
-    return c.finish(y, f"{heading or 'attention'}: {says}")
+    return c.finish(note(c, y, says), f"{heading or 'attention'}: {says}")
 
 
 def _chips(c: Canvas, names: Sequence[int], y: float) -> float:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.look.recording import Recording
+from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.stack import Stack
 
 __all__ = ["Reach", "attention_flow", "attention_rollout"]
@@ -76,7 +77,8 @@ def _layers(model: nn.Module, seen: Recording, side: str, row: int) -> Iterator[
                 continue
             name = f"{side}.{layer}.{part}.weights"
             weights_BHLM = next(coming.setdefault(name, iter(seen[name].values)))
-            slots = 0 if getattr(attention, "memory", None) is None else attention.memory.slots  # type: ignore[union-attr]
+            memory = attention.memory if isinstance(attention, MultiHeadAttention) else None
+            slots = 0 if memory is None else memory.slots
             yield part, weights_BHLM[row].double().mean(0)[:, slots:]
 
 

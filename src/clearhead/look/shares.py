@@ -162,8 +162,8 @@ class _Reader:
         residual, name = place.residual, place.residual_name
         branch = _through(residual.branch, self._said(place), f"{name}.branch")
         kept = _through(residual.keep, now, f"{name}.keep")
-        both = {part: kept.get(part, 0) + branch.get(part, 0) for part in [*kept, *branch]}
-        return _through(residual.after, both, f"{name}.after")  # type: ignore[arg-type]
+        both = kept | {part: kept.get(part, 0) + x_D for part, x_D in branch.items()}
+        return _through(residual.after, both, f"{name}.after")
 
     def _said(self, place: Place) -> Parts:
         """What the sub-layer said at this position, head by head where it has any, its last bias apart."""

@@ -9,7 +9,7 @@ from typing import final
 
 from fastapi import Request
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 from clearhead.serve.guards import RefusedError
 
 __all__ = ["VARIABLE", "Keys", "bearer", "load_keys"]
@@ -49,7 +49,7 @@ def bearer(request: Request) -> str | None:
 
 def load_keys(file: Path | None = None) -> Keys:
     """The keys of a file, one in each line, and those of the environment, with white space between them."""
-    lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    lines = [] if file is None else _lines(file)
     found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if file is not None and not found:
         raise ConfigError(f"{file} holds no API key: write one in each line")
@@ -58,6 +58,17 @@ def load_keys(file: Path | None = None) -> Keys:
     if short is not None:
         raise ConfigError(f"API key {short} is shorter than {SHORTEST} characters: it could be guessed")
     return Keys(found)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_bytes().decode("utf-8").splitlines()
+    except OSError as error:
+        why = f"{error.strerror}; name a file with one in each line"
+        raise DataError(f"the API keys cannot be read from {str(file)!r}: {why}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{file}, line {line}: no utf-8; save the API keys as text in that encoding") from error
 
 
 def _digest(key: str) -> bytes:

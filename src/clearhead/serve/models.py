@@ -15,7 +15,7 @@ from clearhead.serve.limits import Limits
 from clearhead.serve.translators import ServedTranslator
 from clearhead.serve.work import Budget
 from clearhead.serve.writers import ServedWriter
-from clearhead.tasks.directory import read_settings
+from clearhead.tasks.directory import TABLES, read_settings
 from clearhead.tasks.language_model import LanguageModel
 from clearhead.tasks.loading import find_model
 from clearhead.tasks.registry import load
@@ -28,7 +28,6 @@ Served = ServedTranslator | ServedWriter | ServedEncoder | ServedTable
 Kind = TypeVar("Kind", ServedTranslator, ServedWriter, ServedEncoder, ServedTable)
 
 NAME = re.compile(r"[\w.-]{1,100}")
-TABLES = ("table_classification", "table_regression")
 # What a model is called where it is asked for something that it cannot do, and where it is to be asked.
 USES = {
     ServedTranslator: "a translator: ask it at /translate",

@@ -1,5 +1,6 @@
 """The server as a process: an app on a socket, until it is told to stop."""
 
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from clearhead.serve.work import Budget
 __all__ = ["Serving", "bind", "is_loopback", "make_server", "run_server"]
 
 BACKLOG = 1_024
+TAKEN = "it is taken by another program; choose another with --port, or 0 for any that is free"
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
+        words = str(getattr(error, "strerror", None) or error).partition(" (while ")[0]  # where Python adds the address
+        why = TAKEN if getattr(error, "errno", None) == errno.EADDRINUSE else words
         raise ConfigError(f"nothing can listen at {host}, port {port}: {why}") from error
 
 

@@ -36,6 +36,7 @@ from clearhead.train.run import linked
 
 __all__ = [
     "IMAGES",
+    "TABLES",
     "ModelParts",
     "Reader",
     "Settings",
@@ -51,7 +52,8 @@ FORMAT_VERSION = 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
 TOKENIZER, TARGET_TOKENIZER, CHAT = "tokenizer.json", "target_tokenizer.json", "chat_template.jinja"
 PREPROCESSOR = "preprocessor_config.json"
-IMAGES = "image_classification"  # the task that reads images; all others read texts
+IMAGES = "image_classification"  # the task that reads images
+TABLES = ("table_classification", "table_regression")  # the tasks that read tables; all others read texts
 
 
 class Reader(Protocol):
@@ -138,6 +140,8 @@ def describe(folder: Path, tokenizer: Reader, settings: Settings, card: str) -> 
 def own_parts(folder: Path) -> ModelParts:
     """The model of a model directory of ours, in evaluation mode."""
     settings = read_settings(folder)
+    if settings.task in TABLES:
+        raise CheckpointError(f"{folder} holds a model for tables: use it with `clearhead predict TABLE -m {folder}`")
     file, read = READERS.get(settings.task, (TOKENIZER, _tokenizer))
     for name in (WEIGHTS, file):
         if not (folder / name).is_file():

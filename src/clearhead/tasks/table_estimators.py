@@ -24,6 +24,7 @@ try:
 except ImportError as error:
     raise MissingPackageError("tables need the package 'scikit-learn': install clearhead[tables]") from error
 
+from clearhead.convert.load import is_foreign
 from clearhead.data.table_columns import columns_of
 from clearhead.data.table_scaling import SCALINGS
 from clearhead.data.table_target import Classes, Values
@@ -331,7 +332,8 @@ ESTIMATORS: dict[str, type[TableClassifier] | type[TableRegressor]] = {
 def load_estimator(folder: str | Path) -> TableClassifier | TableRegressor:
     """The estimator of a model directory, of whichever kind it is."""
     found = model_folder(Path(folder))
-    task = read_settings(found).task
+    task = "" if is_foreign(found) else read_settings(found).task
     if task not in ESTIMATORS:
-        raise CheckpointError(f"{found} holds a model for {task}, not for tables")
+        held = f"a model for {task}" if task else "another project's model"
+        raise CheckpointError(f"{found} holds {held}, not one for tables: `clearhead fit` makes those")
     return ESTIMATORS[task].from_pretrained(found)

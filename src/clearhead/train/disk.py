@@ -1,17 +1,14 @@
 """Writing so that a crash at any moment leaves either the old or the new, never something between."""
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, unwritten
 
 __all__ = ["aside", "explained", "remove"]
-
-FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 @contextmanager
@@ -37,9 +34,8 @@ def explained(target: Path, *, kept: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = "the disk is full" if error.errno in FULL else f"the system says {error.strerror!r}"
         rest = f"; {kept}" if kept else ""
-        raise CheckpointError(f"{target} could not be written because {why}{rest}") from error
+        raise CheckpointError(f"{unwritten(target, error)}{rest}") from error
 
 
 def remove(path: Path) -> None:
