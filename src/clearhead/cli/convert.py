@@ -2,9 +2,11 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+
+from clearhead.errors import ConfigError
 
 __all__ = ["Format", "convert"]
 
@@ -23,14 +25,25 @@ def convert(
     form: Annotated[
         Format, typer.Option("--format", help="What TO becomes: ours, Hugging Face's, or ONNX graphs.")
     ] = Format.clearhead,
+    store: Annotated[
+        Literal["float32", "float16", "int8"],
+        typer.Option(help="How the weights lie in the file of our format: int8 takes a quarter of the room."),
+    ] = "float32",
 ) -> None:
     """Turn a model into another format, or another project's into ours.
 
     The tokenizer comes along. The path of the new folder is printed. A model that the other project cannot express is
     refused, and nothing is written.
     """
+    from clearhead.tasks.directory import save_model
     from clearhead.tasks.exchange import FORMATS
     from clearhead.tasks.loading import load_model
 
-    save = FORMATS[form.value]
-    typer.echo(save(target, load_model(source, stored=True)))
+    parts = load_model(source, stored=True)
+    if store == "float32":
+        FORMATS[form.value](target, parts)
+    elif form is Format.clearhead:
+        save_model(target, parts, store=store)
+    else:
+        raise ConfigError(f"--store {store} is for our own format: leave it out, or --format {form}")
+    typer.echo(target)

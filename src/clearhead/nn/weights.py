@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clearhead.errors import CheckpointError
+from clearhead.nn.stored import Restored, packed
 
 __all__ = [
     "TensorFile",
@@ -39,9 +40,9 @@ def distinct(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the model's state as safetensors."""
-    write_tensors(path, distinct(model))
+def save_weights(model: nn.Module, path: Path, store: str = "float32") -> None:
+    """Write the model's state as safetensors, in as many bits as the row of `STORES` says."""
+    write_tensors(path, packed(distinct(model), store))
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -49,7 +50,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
     Each tensor goes straight into its place: the model is in memory once.
     """
-    load_tensors(model, TensorFile(path), source=path)
+    load_tensors(model, Restored(TensorFile(path)), source=path)
     for name, tensor in distinct(model).items():
         if not finite(tensor):
             raise CheckpointError(f"{path} is broken: {name!r} holds values that are not numbers")

@@ -1,7 +1,7 @@
 """The model directory: a folder that says by itself what it holds and how to use it.
 
     config.json              format_version, architecture, task, languages and labels where there are any, config
-    model.safetensors        the weights, tied ones once
+    model.safetensors        the weights, tied ones once; in 32, 16 or 8 bits
     tokenizer.json           where it reads texts
     preprocessor_config.json where it reads images: how they become numbers
     tokenizer_config.json    which special token plays which role, where their names do not say it
@@ -104,15 +104,15 @@ class ModelParts:
         return source if self.target is None else self.target
 
 
-def save_model(folder: Path, parts: ModelParts) -> None:
-    """Write a new model directory, whole or not at all."""
+def save_model(folder: Path, parts: ModelParts, *, store: str = "float32") -> None:
+    """Write a new model directory, whole or not at all; the weights as `nn/stored.py` has it."""
     check_savable(parts.model)
     if folder.exists():
         raise ConfigError(f"the output folder {str(folder)!r} exists already; name another, or remove it first")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with aside(folder) as temporary:
         temporary.mkdir()
-        save_weights(parts.model, temporary / WEIGHTS)
+        save_weights(parts.model, temporary / WEIGHTS, store)
         describe(temporary, parts.tokenizer, parts.settings, parts.card)
         if parts.target is not None:
             parts.target.save(temporary / TARGET_TOKENIZER)
