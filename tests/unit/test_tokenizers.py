@@ -163,6 +163,15 @@ def test_lower_case(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
+def test_marks_of_other_keyboards(kind: str, tmp_path: Path) -> None:
+    texts = ['l\'été ? "non"...', "qu'est-ce que c'est"]
+    Tokenizer.train(kind, texts, 500, plain=True).save(tmp_path)
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.encode("l’e\u0301te\u0301\u202f? “non”…") == tokenizer.encode(texts[0])
+    assert tokenizer.decode(tokenizer.encode("qu’est\u2011ce")) == "qu'est-ce"
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
 def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer = trained(kind)
     tokenizer.save(tmp_path)

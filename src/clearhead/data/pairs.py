@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.data.sources import Line, Tally, existing, lines, records, suffix_of, text_of
+from clearhead.data.typed import hasty, is_chosen
 from clearhead.errors import ConfigError, DataError
 
 __all__ = ["Pair", "PairSource"]
@@ -26,7 +27,8 @@ class PairSource:
 
     With `target`, `path` and `target` are parallel files, one sentence a line. Otherwise `path` is JSON lines,
     of which `fields` are read (`("translation.fr", "translation.en")`), or tab-separated, of which `columns` are
-    read, counted from 0; further columns are ignored. A pair of which a side is blank is skipped and counted.
+    read, counted from 0; further columns are ignored. A pair of which a side is blank is skipped and counted. A share
+    of the pairs, `as_typed`, comes once more with its source as people type it (`data/typed.py`).
     """
 
     path: Path
@@ -34,6 +36,7 @@ class PairSource:
     fields: tuple[str, str] = ("source", "target")
     columns: tuple[int, int] = (0, 1)
     encoding: str = "utf-8"
+    as_typed: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.columns) < 0:
@@ -53,6 +56,8 @@ class PairSource:
             if pair.source and pair.target:
                 empty = False
                 yield pair
+                if is_chosen(pair.source, self.as_typed):
+                    yield pair._replace(source=hasty(pair.source))
             else:
                 tally.skip(line.where)
         if empty:

@@ -21,6 +21,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
+from clearhead.data.typed import PLAIN
+
 __all__ = [
     "BYTES",
     "KINDS",
@@ -57,6 +59,7 @@ class Training:
     vocabulary: int
     specials: tuple[str, ...]
     lower: bool
+    plain: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Kind:
 def train_bytes(training: Training, kind: Kind) -> Engine:
     """Byte-level BPE: every text is a string over 256 bytes, so nothing is ever unknown."""
     engine = Engine(models.BPE())
-    engine.normalizer = _normalizer(training.lower)
+    engine.normalizer = _normalizer(training)
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -114,7 +117,7 @@ def train_word(training: Training, kind: Kind) -> Engine:
     """The most frequent words and punctuation marks."""
     engine = Engine(models.WordLevel({}, unk_token=UNKNOWN))
     engine.normalizer = _normalizer(
-        training.lower,
+        training,
         normalizers.Replace(JOINER, "\ufffd"),  # the joiner is ours: one that stands in the text would vanish
         normalizers.Replace(Regex(UNGAPPED), JOINER),
     )
@@ -137,12 +140,12 @@ def train_word(training: Training, kind: Kind) -> Engine:
 def train_character(training: Training, kind: Kind) -> Engine:
     """The most frequent characters: counted as words, then looked up as a BPE without merges, which is faster."""
     counter = Engine(models.WordLevel({}, unk_token=UNKNOWN))
-    counter.normalizer = _normalizer(training.lower)
+    counter.normalizer = _normalizer(training)
     counter.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     counter.train_from_iterator(training.texts, _word_trainer(training, kind))
 
     engine = Engine(models.BPE(counter.get_vocab(with_added_tokens=False), [], unk_token=UNKNOWN))
-    engine.normalizer = _normalizer(training.lower)
+    engine.normalizer = _normalizer(training)
     engine.decoder = decoders.Fuse()
     engine.add_special_tokens(_added(training.specials, kind))
     return engine
@@ -162,8 +165,9 @@ def _added(specials: Iterable[str], kind: Kind) -> list[AddedToken]:
     return [AddedToken(token, lstrip=left, rstrip=right, normalized=False, special=True) for token in specials]
 
 
-def _normalizer(lower: bool, *further: normalizers.Normalizer) -> normalizers.Normalizer | None:
-    steps = ([normalizers.Lowercase()] if lower else []) + list(further)
+def _normalizer(training: Training, *further: normalizers.Normalizer) -> normalizers.Normalizer | None:
+    usual = [normalizers.NFC(), *(normalizers.Replace(mark, ours) for mark, ours in PLAIN.items())]
+    steps = [*(usual if training.plain else []), *([normalizers.Lowercase()] if training.lower else []), *further]
     return normalizers.Sequence(steps) if steps else None
 
 
@@ -175,7 +179,7 @@ def _word_trainer(training: Training, kind: Kind) -> trainers.WordLevelTrainer:
 
 def _train_phrases(model: models.Model, trainer: trainers.Trainer, training: Training) -> Engine:
     engine = Engine(model)
-    engine.normalizer = _normalizer(training.lower)
+    engine.normalizer = _normalizer(training)
     engine.pre_tokenizer = pre_tokenizers.Split(Regex(PHRASE), "isolated")
     engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     engine.train_from_iterator(training.texts, trainer)

@@ -81,12 +81,13 @@ class Tokenizer:
         *,
         specials: Sequence[str] = SPECIALS,
         lower: bool = False,
+        plain: bool = False,
         pad_last: bool = False,
     ) -> "Tokenizer":
         """Learn a vocabulary of at most `vocabulary` tokens; the same texts give the same one.
 
         The special tokens come first, in their order; `pad_last` moves `<pad>` behind all others, where
-        Marian's format wants it.
+        Marian's format wants it. What is `lower` or `plain` (`data/typed.py`) is not given back as it was.
         """
         if kind not in KINDS:
             raise ConfigError(f"no kind of tokenizer is called {kind!r}; the kinds are {sorted(KINDS)}")
@@ -94,7 +95,7 @@ class Tokenizer:
         front = tuple(token for token in specials if not (pad_last and token == PAD))
         room = vocabulary - (len(specials) - len(front))
         try:
-            engine = KINDS[kind].train(Training(_some(texts), room, front, lower), KINDS[kind])
+            engine = KINDS[kind].train(Training(_some(texts), room, front, lower, plain), KINDS[kind])
         except UnicodeEncodeError as error:
             raise DataError(f"a text to train on holds half a character: {_half(error)}") from error
         except Exception as error:

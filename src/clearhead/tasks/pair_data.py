@@ -1,7 +1,7 @@
 """Sentence pairs for translation: from files, from Python or built in, to batches of tensors."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from clearhead.data.pairs import PairSource
 from clearhead.data.phrasebook.corpus import splits
 from clearhead.data.token_array import TokenArray
 from clearhead.data.tokenizers import Tokenizer
+from clearhead.data.typed import hasty, is_chosen
 from clearhead.errors import ConfigError, DataError
 from clearhead.tasks.directory import Settings
 from clearhead.tasks.recipe import Data, Files
@@ -121,7 +122,8 @@ def parts_of(data: Data) -> PairParts:
     """The parts that a recipe names."""
     if data.builtin:
         built = splits(data.sentences, data.held_out, data.held_out, data.seed)
-        return PairParts(*([(pair.source, pair.target) for pair in part] for part in built))
+        learned, *held_out = ([(pair.source, pair.target) for pair in part] for part in built)
+        return PairParts(_also_typed(learned, data.as_typed), *held_out)
     if data.train is None:
         raise ConfigError("data.train: a file of pairs, two parallel files, or data.builtin is needed")
     train = _source(data.train, data)
@@ -130,8 +132,14 @@ def parts_of(data: Data) -> PairParts:
         pairs = list(head(train))
         np.random.default_rng(data.seed).shuffle(pairs)
         cut = round(data.split * len(pairs))
-        return PairParts(pairs[:cut], pairs[cut:], test)
-    return PairParts(train, None if data.valid is None else _source(data.valid, data), test)
+        return PairParts(_also_typed(pairs[:cut], data.as_typed), pairs[cut:], test)
+    return PairParts(
+        replace(train, as_typed=data.as_typed), None if data.valid is None else _source(data.valid, data), test
+    )
+
+
+def _also_typed(pairs: list[tuple[str, str]], share: float) -> list[tuple[str, str]]:
+    return pairs + [(hasty(source), target) for source, target in pairs if is_chosen(source, share)]
 
 
 def _source(files: Files, data: Data) -> PairSource:

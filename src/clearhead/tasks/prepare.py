@@ -108,7 +108,13 @@ def build_tokenizer(
         return Tokenizer.load(wanted.path)
     pad_last = recipe.task == "translation" if wanted.pad_last is None else wanted.pad_last
     return Tokenizer.train(
-        wanted.kind, texts(), wanted.vocabulary, specials=specials, lower=wanted.lower, pad_last=pad_last
+        wanted.kind,
+        texts(),
+        wanted.vocabulary,
+        specials=specials,
+        lower=wanted.lower,
+        plain=wanted.plain,
+        pad_last=pad_last,
     )
 
 

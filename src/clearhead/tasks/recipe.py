@@ -58,6 +58,7 @@ class Data(BaseModel):
     label, text          where a labelled text stands in CSV and JSON lines; `text` also for plain text in JSON lines
     unit                 what one document is in a text file: the whole `file` or each `line`
     longest              longer examples, in tokens, are left out of training; 0 for no limit
+    as_typed             this share of the pairs to learn from comes once more, its source without capitals or last mark
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,6 +79,7 @@ class Data(BaseModel):
     unit: Literal["file", "line"] = "file"
     encoding: str = "utf-8"
     longest: Amount = 0
+    as_typed: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -93,6 +95,7 @@ class Data(BaseModel):
 class TokenizerSettings(BaseModel):
     """How text becomes tokens; with `path`, an existing `tokenizer.json` is used and the rest does not matter.
 
+    plain      marks of other keyboards are read as the usual ones: ’ as ', a narrow space as a space
     pad_last   `<pad>` stands behind all other tokens, where Marian's format wants it; None: for translation alone
     """
 
@@ -101,6 +104,7 @@ class TokenizerSettings(BaseModel):
     kind: str = "bpe"
     vocabulary: Count = 8_000
     lower: bool = False
+    plain: bool = False
     pad_last: bool | None = None
     path: Path | None = None
 
