@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery screenshot test check slow bench clean
+.PHONY: help demo gallery screenshot test check slow results bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,10 @@ check: $(VENV)/.installed-dev  ## style, types, layers, caps, and every example 
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) -q tests/architecture
 	$(PYTEST) -q --doctest-modules --doctest-glob='*.md' src docs README.md
+
+DATA ?= data
+results: $(VENV)/.installed-bench  ## the figures of docs/results.md again: make results NAME=multi30k DATA=folder
+	$(BIN)/python benchmarks/results.py $(NAME) --data $(DATA)
 
 BENCHMARKS := train_step decode growth corpus tables looking explorer_hover
 bench: $(VENV)/.installed-bench  ## every benchmark, one after the other

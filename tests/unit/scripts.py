@@ -1,17 +1,29 @@
-"""The scripts of `examples/` as modules."""
+"""The scripts of `examples/` and `benchmarks/` as modules."""
 
 import importlib.util
 import sys
 from types import ModuleType
 
+import pytest
+
 from tests.conftest import ROOT
 
-__all__ = ["example"]
+__all__ = ["benchmark", "example"]
 
 
 def example(name: str) -> ModuleType:
     """`examples/NAME.py`, read anew; it does not run what it does as a script."""
-    spec = importlib.util.spec_from_file_location(f"examples.{name}", ROOT / "examples" / f"{name}.py")
+    return _read("examples", name)
+
+
+def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """`benchmarks/NAME.py` likewise, which finds its neighbours as it does when it is run."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return _read("benchmarks", name)
+
+
+def _read(folder: str, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{folder}.{name}", ROOT / folder / f"{name}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

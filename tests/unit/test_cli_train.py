@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from clearhead.cli.train import _reading
-from tests.unit.command_line import run, write_pairs, write_recipe
+from tests.conftest import ROOT
+from tests.unit.command_line import refusal, run, write_pairs, write_recipe
 
 Capture = pytest.CaptureFixture[str]
 
@@ -112,3 +113,26 @@ def test_pairs_with_a_blank_side_are_left_out(tmp_path: Path, capsys: Capture) -
     pairs = write_pairs(tmp_path / "gaps.tsv", [("un", "one"), ("deux", ""), ("", "three")])
     done = run(capsys, "train", write_recipe(tmp_path), "-o", "run", "--set", f"data.train={pairs}")
     assert done.code == 0, done.err
+
+
+SMALL = ["--set", "train.steps=1", "--set", "data.sentences=60", "--set", "data.held_out=5", "--set", "model.width=16"]
+
+
+def test_a_recipe_that_comes_with_it_is_known_by_its_name(tmp_path: Path, capsys: Capture) -> None:
+    shown = run(capsys, "train", "phrasebook", *SMALL)
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith(str(Path("runs") / "phrasebook"))
+
+
+def test_a_recipe_is_shown_as_it_stands(tmp_path: Path, capsys: Capture) -> None:
+    shown = run(capsys, "train", "multi30k-de-en", "--show")
+    assert shown.out == (ROOT / "recipes" / "multi30k-de-en.yaml").read_text(encoding="utf-8")
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("phrasebok", "did you mean 'phrasebook'?"), ("qqq", "name a file, or one of multi30k-de-en, ")]
+)
+def test_a_name_that_is_none_is_refused_with_the_nearest(name: str, hint: str, capsys: Capture) -> None:
+    said = refusal(run(capsys, "train", name))
+    assert said.startswith(f"no recipe is called '{name}': {hint}")

@@ -14,7 +14,10 @@ __all__ = ["train"]
 
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="YAML file; the recipes/ folder has commented ones.")
+        Path,
+        typer.Argument(
+            metavar="RECIPE", help="YAML file, or the name of a recipe that comes with clearhead, such as phrasebook."
+        ),
     ],
     set_: Annotated[
         list[str] | None,
@@ -27,6 +30,9 @@ def train(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in that folder.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the recipe with its comments, and train nothing.")
+    ] = False,
 ) -> None:
     """Train a model as a recipe says.
 
@@ -35,8 +41,13 @@ def train(
     """
     from clearhead.tasks.recipe import load_recipe
     from clearhead.tasks.registry import run_recipe
+    from clearhead.tasks.shipped import find_recipe
     from clearhead.train.interrupt import InterruptionError
 
+    recipe = find_recipe(recipe)
+    if show:
+        typer.echo(recipe.read_text(encoding="utf-8"), nl=False)
+        return
     folder = Path("runs") / recipe.stem if out is None else out
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun numbers its processes
     wanted = load_recipe(recipe, set_ or ())
