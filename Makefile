@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gallery screenshot test check slow results bench clean
+.PHONY: help demo gallery screenshot test check slow results bench rehearsal clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +56,9 @@ bench: $(VENV)/.installed-bench  ## every benchmark, one after the other
 	@set -e; for script in $(BENCHMARKS); do \
 		echo "== $$script"; $(BIN)/python benchmarks/$$script.py; \
 	done
+
+rehearsal: $(VENV)/.installed-bench  ## the wheel in a new environment, and the README followed to the letter
+	$(BIN)/python benchmarks/rehearsal.py
 
 clean:  ## remove what was built, the environment included
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

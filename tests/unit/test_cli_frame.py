@@ -201,6 +201,7 @@ def test_a_full_disk_is_one_sentence(lines: int) -> None:
 def test_a_listed_verb_exists_and_says_what_is_listed(verb: str) -> None:
     function = getattr(importlib.import_module(f"clearhead.cli.{verb}"), verb)
     assert (inspect.getdoc(function) or "").splitlines()[0] == VERBS[verb]
+    assert len(VERBS[verb]) <= 66, "more would be cut short in a terminal of 80 columns"
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))

@@ -30,7 +30,7 @@ def convert(
         typer.Option(help="How the weights lie in the file of our format: int8 takes a quarter of the room."),
     ] = "float32",
 ) -> None:
-    """Turn a model into another format, or another project's into ours.
+    """Turn a model into another format, or another's into ours.
 
     The tokenizer comes along. The path of the new folder is printed. A model that the other project cannot express is
     refused, and nothing is written.

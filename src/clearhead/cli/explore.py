@@ -19,7 +19,7 @@ def explore(
     memory: Annotated[int, typer.Option(min=1, metavar="MB", help="What recordings may take.")] = 512,
     threads: ThreadsOption = None,
 ) -> None:
-    """Explore a model in the browser: every number that it computes, for any text that you type.
+    """Explore a model in the browser: every number that it computes.
 
     Attention as lines, as a matrix and head by head; the six steps; where each number comes from; decoding with rivals
     and beams; what each layer would say; heads and layers switched off. Nothing leaves this machine. Ctrl-C ends.

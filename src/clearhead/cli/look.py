@@ -56,7 +56,7 @@ def look(
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
     threads: ThreadsOption = None,
 ) -> None:
-    """Look at a text in a model: attention in the terminal, any picture in a file.
+    """Draw what a model does with a text: attention, and much more.
 
     An .html holds everything in one page that opens without a network, a .safetensors what passed the taps. The path of
     what was saved is printed.

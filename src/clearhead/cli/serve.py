@@ -49,7 +49,7 @@ def serve(
     precision: PrecisionOption = "float32",
     threads: ThreadsOption = None,
 ) -> None:
-    """Serve models over HTTP, to programs that know OpenAI's or LibreTranslate's.
+    """Serve models over HTTP, as OpenAI and LibreTranslate do.
 
     /v1/completions, /v1/chat/completions, /v1/embeddings, /v1/models, /translate, /languages,
     /v1/tables/MODEL/predict, /health, /ready, /metrics, /openapi.json. Requests that come together are computed
