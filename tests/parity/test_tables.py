@@ -132,7 +132,9 @@ def test_the_papers_default_has_the_known_number_of_parameters() -> None:
 
 
 def test_tab_transformers_encoder_is_post_norm_as_pytorchs() -> None:
-    config = TabTransformerConfig(numbers=3, categories=CATEGORIES, width=16, heads=4, hidden=24, layers=2, shared=4)
+    config = TabTransformerConfig(
+        numbers=3, categories=CATEGORIES, width=16, heads=4, hidden=24, layers=2, shared=4, number_norm=True
+    )
     ours = TabTransformer(config).eval()
     layer = nn.TransformerEncoderLayer(16, 4, 24, dropout=0.0, batch_first=True)
     theirs = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()

@@ -285,11 +285,10 @@ def test_flops_count_the_products(config: FTTransformerConfig | TabTransformerCo
     assert counter.get_total_flops() == pytest.approx(model.flops(16) + head, rel=0.02)
 
 
-@pytest.mark.parametrize("numbers", [1, 2, 3])
-def test_few_numbers_are_not_normalised_away(numbers: int) -> None:
-    model = TabTransformer(TabTransformerConfig(numbers=numbers)).eval()
-    given = torch.zeros(2, numbers)
-    given[1, 0] = 1.0
-    given[:, -1] += 0.1
-    answers = model(given, torch.empty(2, 0, dtype=torch.long))
-    assert not np.isclose(*answers.detach().numpy()[:, 0])
+@pytest.mark.parametrize("numbers", [1, 2, 5])
+def test_the_size_of_a_rows_numbers_counts_unless_they_are_normalised(numbers: int) -> None:
+    given = torch.randn(1, numbers) * torch.tensor([[1.0], [3.0]])
+    for number_norm in (False, True):
+        model = TabTransformer(TabTransformerConfig(numbers=numbers, number_norm=number_norm)).eval()
+        answers = model(given, torch.empty(2, 0, dtype=torch.long)).detach().numpy()[:, 0]
+        assert np.isclose(*answers, rtol=1e-3) == number_norm

