@@ -104,7 +104,7 @@ NAMES: dict[str, Result] = {
     "california": Result("house prices", tables("california-default", "california-trees", "california-trees-5")),
     "adult": Result("incomes", tables("adult-default", "adult-trees")),
     "adult-pretrain": Result("incomes, a hundredth of the labels", tables("adult-pretrain")),
-    "bank": Result("bank marketing", tables("bank-tab", "bank-ft")),
+    "bank": Result("bank marketing", tables("bank-tab", "bank-tab-5", "bank-tab-default", "bank-ft")),
     "tables": Result("training speed of table models", ("python benchmarks/tables.py",)),
     "looking": Result(
         "heads of the demo's model", ("python benchmarks/looking.py", "python benchmarks/looking_results.py runs/demo")
