@@ -125,9 +125,10 @@ def test_a_recipe_that_comes_with_it_is_known_by_its_name(tmp_path: Path, capsys
 
 
 def test_a_recipe_is_shown_as_it_stands(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "multi30k-de-en").mkdir()  # a folder of that name is no recipe
     shown = run(capsys, "train", "multi30k-de-en", "--show")
     assert shown.out == (ROOT / "recipes" / "multi30k-de-en.yaml").read_text(encoding="utf-8")
-    assert [*tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["multi30k-de-en"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ConfigError
 from clearhead.nn.int8 import to_int8
 from clearhead.nn.stored import STORES, Restored, packed
 from clearhead.nn.weights import distinct, load_weights, read_tensors, save_weights, write_tensors
@@ -24,7 +24,7 @@ def test_int8_is_half_a_step_away(shape: tuple[int, ...], seed: int) -> None:
     torch.manual_seed(seed)
     tensor = torch.randn(shape) * torch.logspace(-4, 4, shape[0]).view(-1, *[1] * (len(shape) - 1))
     tensor[0] = 0.0
-    again = Restored(packed({"w": tensor}, "int8"))["w"]
+    again = Restored(packed({"w": tensor}, "int8"), "a file")["w"]
     if tensor.dim() == 1:
         assert torch.equal(again, tensor)
     else:
@@ -37,7 +37,7 @@ def test_int8_is_half_a_step_away(shape: tuple[int, ...], seed: int) -> None:
 def test_what_was_rounded_is_rounded_no_more(seed: int) -> None:
     torch.manual_seed(seed)
     once = packed({"w": torch.randn(7, 9)}, "int8")
-    twice = packed(dict(Restored(once)), "int8")
+    twice = packed(dict(Restored(once, "a file")), "int8")
     assert torch.equal(once["w"], twice["w"])
     torch.testing.assert_close(once["w.scale"], twice["w.scale"], rtol=1e-6, atol=0.0)
 
@@ -68,14 +68,30 @@ def test_arithmetic_in_8_bits_is_the_same_with_and_without_the_file(tmp_path: Pa
     torch.testing.assert_close(read(to_int8(model), tokens()), read(to_int8(again), tokens()), atol=1e-5, rtol=1e-5)
 
 
-def test_scales_of_another_shape_are_refused(tmp_path: Path) -> None:
+def test_scales_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     model = small_model("decoder_only")
     save_weights(model, tmp_path / "w", "int8")
     tensors = read_tensors(tmp_path / "w")
     name = next(name for name in tensors if name.endswith(".scale"))
     write_tensors(tmp_path / "w", {**tensors, name: torch.ones(3)})
-    with pytest.raises(CheckpointError, match=r"scales \(3,\)"):
+    with pytest.raises(CheckpointError, match=r"w is broken: .* has scales for \(3,\)"):
         load_weights(model, tmp_path / "w")
+    del tensors[name]
+    write_tensors(tmp_path / "w", tensors)
+    with pytest.raises(CheckpointError, match=r"w is broken: .* has no scales"):
+        load_weights(model, tmp_path / "w")
+
+
+def test_weights_that_came_in_16_bits_are_written_as_they_are_unless_more_is_wanted(tmp_path: Path) -> None:
+    model = small_model("decoder_only").half()
+    for store, dtype in ((None, torch.float16), ("float32", torch.float32), ("int8", torch.int8)):
+        save_weights(model, tmp_path / "w", store)
+        assert read_tensors(tmp_path / "w")["embed.tokens.weight"].dtype == dtype
+
+
+def test_an_unknown_way_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'int8'"):
+        save_weights(small_model("decoder_only"), tmp_path / "w", "int9")
 
 
 def test_convert_makes_it_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,9 +26,11 @@ def convert(
         Format, typer.Option("--format", help="What TO becomes: ours, Hugging Face's, or ONNX graphs.")
     ] = Format.clearhead,
     store: Annotated[
-        Literal["float32", "float16", "int8"],
-        typer.Option(help="How the weights lie in the file of our format: int8 takes a quarter of the room."),
-    ] = "float32",
+        Literal["float32", "float16", "int8"] | None,
+        typer.Option(
+            help="Bits of the weights in a file of our format; int8 takes little room. [default: as they are]"
+        ),
+    ] = None,
 ) -> None:
     """Turn a model into another format, or another's into ours.
 
@@ -39,11 +41,11 @@ def convert(
     from clearhead.tasks.exchange import FORMATS
     from clearhead.tasks.loading import load_model
 
-    parts = load_model(source, stored=True)
-    if store == "float32":
-        FORMATS[form.value](target, parts)
-    elif form is Format.clearhead:
-        save_model(target, parts, store=store)
-    else:
+    if store is not None and form is not Format.clearhead:
         raise ConfigError(f"--store {store} is for our own format: leave it out, or --format {form}")
+    parts = load_model(source, stored=True)
+    if store is None:
+        FORMATS[form.value](target, parts)
+    else:
+        save_model(target, parts, store=store)
     typer.echo(target)

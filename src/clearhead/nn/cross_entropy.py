@@ -64,7 +64,7 @@ class _Chunked(torch.autograd.Function):
         V = weight_VD.shape[0]
         # The products are made in autocast's precision, everything between them in that of the weights.
         product = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight_VD.dtype
-        W = weight_VD.to(product)
+        W_VD = weight_VD.to(product)
         dhidden_ND, dweight_VD, dbias_V = (
             torch.zeros_like(x) if learns and needed and x is not None else None
             for x, needed in zip((hidden_ND, weight_VD, bias_V), ctx.needs_input_grad, strict=False)
@@ -74,7 +74,7 @@ class _Chunked(torch.autograd.Function):
         for start in range(0, target_N.numel(), step):
             rows = slice(start, start + step)
             h, t = hidden_ND[rows].to(product), target_N[rows, None]
-            log_p = F.linear(h, W, bias_V).to(weight_VD.dtype)
+            log_p = F.linear(h, W_VD, bias_V).to(weight_VD.dtype)
             torch.log_softmax(log_p, -1, out=log_p)
             loss -= (1.0 - smoothing) * log_p.gather(1, t).sum()
             if smoothing:
@@ -89,7 +89,7 @@ class _Chunked(torch.autograd.Function):
                 dbias_V += error.sum(0)
             error = error.to(product)
             if dhidden_ND is not None:
-                dhidden_ND[rows] = error @ W
+                dhidden_ND[rows] = error @ W_VD
             if dweight_VD is not None and product == dweight_VD.dtype:
                 dweight_VD.addmm_(error.t(), h)
             elif dweight_VD is not None:

@@ -70,6 +70,7 @@ def attend(
         # PyTorch's kernels in bf16 take twice as long as those in float32, which are also more exact.
         with torch.autocast("cpu", enabled=False):
             q, k, v = (x.float() for x in (q_BHLK, k_BGMK, v_BGMK))
+            rule = rule._replace(bias_BHLM=None if bias_BHLM is None else bias_BHLM.float())
             return _choose(q, k, v, rule)(q, k, v, rule).to(q_BHLK.dtype)
     return _choose(q_BHLK, k_BGMK, v_BGMK, rule)(q_BHLK, k_BGMK, v_BGMK, rule)
 

@@ -3,7 +3,7 @@
     W_r ≈ s_r · q_r          s_r = max |W_r| / 127,    q_r = round(W_r / s_r), whole numbers from −127 to 127
 
 A row is what stands along the last dimension: the weights of one output, the vector of one word. These are the rows and
-scales of `nn/int8.py` too, so a model that computes in int8 is the same whether or not its file was rounded before.
+scales of `nn/int8.py` too, so that linear layers in int8 are the same whether or not their file was rounded before.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import CheckpointError
+from clearhead.nn.tables import pick
 
 __all__ = ["STORES", "Restored", "packed"]
 
@@ -31,7 +32,7 @@ def _in_8_bits(name: str, tensor: Tensor) -> dict[str, Tensor]:
 # name -> (a tensor's name, the tensor) -> what stands for it in the file
 STORES: Mapping[str, Callable[[str, Tensor], dict[str, Tensor]]] = MappingProxyType(
     {
-        "float32": lambda name, tensor: {name: tensor},
+        "float32": lambda name, tensor: {name: tensor.float()},
         "float16": lambda name, tensor: {name: tensor.half()},
         "int8": _in_8_bits,
     }
@@ -39,28 +40,30 @@ STORES: Mapping[str, Callable[[str, Tensor], dict[str, Tensor]]] = MappingProxyT
 
 
 def packed(tensors: Mapping[str, Tensor], store: str) -> dict[str, Tensor]:
-    """Named tensors as they are written; whatever is not a broken number stays as it is."""
+    """Named tensors as they are written; counts and the like, which are whole numbers, stay as they are."""
+    pack = pick(STORES, store, "store")
     made: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        made |= STORES[store](name, tensor) if tensor.is_floating_point() else {name: tensor}
+        made |= pack(name, tensor) if tensor.is_floating_point() else {name: tensor}
     return made
 
 
 class Restored(Mapping[str, Tensor]):
     """Tensors of a file by the names that they have in the model, those in 8 bits multiplied by their scales."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self.tensors = tensors
+    def __init__(self, tensors: Mapping[str, Tensor], source: object) -> None:
+        self.tensors, self.source = tensors, source
         scales = {name + SCALE for name in tensors}
         self.names = tuple(name for name in tensors if name not in scales)
 
     def __getitem__(self, name: str) -> Tensor:
         tensor = self.tensors[name]
-        if name + SCALE not in self.tensors:
+        if tensor.dtype != torch.int8:
             return tensor
-        scale = self.tensors[name + SCALE]
-        if scale.shape != tensor.shape[:-1]:
-            raise CheckpointError(f"{name!r} has shape {tuple(tensor.shape)}, its scales {tuple(scale.shape)}")
+        scale = self.tensors.get(name + SCALE)
+        if scale is None or scale.shape != tensor.shape[:-1]:
+            found = "has no scales" if scale is None else f"has scales for {tuple(scale.shape)}"
+            raise CheckpointError(f"{self.source} is broken: {name!r}, of shape {tuple(tensor.shape)}, {found}")
         return tensor.to(scale.dtype) * scale[..., None]
 
     def __iter__(self) -> Iterator[str]:

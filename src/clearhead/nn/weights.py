@@ -40,9 +40,10 @@ def distinct(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def save_weights(model: nn.Module, path: Path, store: str = "float32") -> None:
-    """Write the model's state as safetensors, in as many bits as the row of `STORES` says."""
-    write_tensors(path, packed(distinct(model), store))
+def save_weights(model: nn.Module, path: Path, store: str | None = None) -> None:
+    """Write the model's state as safetensors: as it is, or in as many bits as a row of `STORES` says."""
+    state = distinct(model)
+    write_tensors(path, state if store is None else packed(state, store))
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -50,7 +51,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
     Each tensor goes straight into its place: the model is in memory once.
     """
-    load_tensors(model, Restored(TensorFile(path)), source=path)
+    load_tensors(model, Restored(TensorFile(path), path), source=path)
     for name, tensor in distinct(model).items():
         if not finite(tensor):
             raise CheckpointError(f"{path} is broken: {name!r} holds values that are not numbers")

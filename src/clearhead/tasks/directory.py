@@ -104,8 +104,8 @@ class ModelParts:
         return source if self.target is None else self.target
 
 
-def save_model(folder: Path, parts: ModelParts, *, store: str = "float32") -> None:
-    """Write a new model directory, whole or not at all; the weights as `nn/stored.py` has it."""
+def save_model(folder: Path, parts: ModelParts, *, store: str | None = None) -> None:
+    """Write a new model directory, whole or not at all; its weights as they are, or in fewer bits (`nn/stored.py`)."""
     check_savable(parts.model)
     if folder.exists():
         raise ConfigError(f"the output folder {str(folder)!r} exists already; name another, or remove it first")

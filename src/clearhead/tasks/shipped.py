@@ -13,7 +13,7 @@ HOMES = (PACKAGE / "recipes", PACKAGE.parent.parent / "recipes")  # where it is 
 
 def find_recipe(wanted: Path) -> Path:
     """The file that is meant: as it stands, or by its name alone one of those that come with clearhead."""
-    if wanted.exists() or wanted.suffix or len(wanted.parts) != 1:
+    if wanted.is_file() or wanted.suffix or len(wanted.parts) != 1:
         return wanted
     known = recipe_names()
     if wanted.name not in known:
