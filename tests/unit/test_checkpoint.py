@@ -55,6 +55,12 @@ def test_tied_tensors_are_stored_once_and_stay_tied(tmp_path: Path) -> None:
     assert again.out.weight is again.embed.weight
 
 
+def test_weights_have_the_rights_of_any_new_file(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "w.safetensors", {"w": torch.zeros(2)})
+    (tmp_path / "any").touch()
+    assert (tmp_path / "w.safetensors").stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
 def test_views_of_one_storage_are_stored_apart(tmp_path: Path) -> None:
     stacked = torch.randn(4, 3)
     write_tensors(tmp_path / "w.safetensors", {"q": stacked[:2], "k": stacked[2:], "t": stacked.T})

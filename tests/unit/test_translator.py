@@ -185,7 +185,10 @@ def test_a_recipe_s_run_resumes_to_the_same_weights(
     for name in ("best", "last"):
         assert same_bits(weights_of(tmp_path / "run" / name), weights_of(tmp_path / "whole" / name))
     assert resumed.scores == whole.scores
-    assert "test bleu signature" in (whole.folder / "README.md").read_text("utf-8")
+    card = (whole.folder / "README.md").read_text("utf-8")
+    assert "test bleu signature" in card
+    assert "  train: train.tsv" in card
+    assert str(tmp_path) not in card  # where the maker's files lay is not for whoever gets the model
     other = recipe_of(data=corpus, train={"steps": 12, "tokens": 128}, model={**PAIR, "dropout": 0.2})
     with pytest.raises(ConfigError, match=r"data\.test is None here"):
         run_recipe(other, out=tmp_path / "run", resume=True)

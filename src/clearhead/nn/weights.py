@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -84,9 +85,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: dict[str, st
     """Write named tensors, and words about them, as one safetensors file; a full disk is an OSError, as ever."""
     try:
         save_file({name: _own_memory(tensor) for name, tensor in tensors.items()}, path, about)
+        path.chmod(0o666 & ~_mask())  # safetensors would leave the file to its owner alone
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]) if code else errno.EIO, str(error), str(path)) from error
+
+
+def _mask() -> int:
+    """The rights that new files do not get here; they can only be read by setting them."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _own_memory(tensor: Tensor) -> Tensor:

@@ -215,7 +215,7 @@ def model_card(recipe: Recipe, settings: Settings, scores: Mapping[str, float | 
         f"- Data: {named}",
         f"- Seed: {recipe.train.seed}",
         *(f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in (scores or {}).items()),
-        *("", "## Recipe", "", "```yaml", recipe.to_yaml().rstrip(), "```", ""),
+        *("", "## Recipe", "", "```yaml", recipe.to_yaml(at_home=False).rstrip(), "```", ""),
     ]
     return "\n".join(lines)
 

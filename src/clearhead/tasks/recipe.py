@@ -218,11 +218,23 @@ class Recipe(BaseModel):
     model: ModelSettings
     train: TrainSettings
 
-    def to_yaml(self) -> str:
-        """The whole recipe, defaults of training included."""
-        values = self.model_dump(mode="json")
+    def to_yaml(self, *, at_home: bool = True) -> str:
+        """The whole recipe, defaults of training included; for others, without where files lie on this machine."""
+        values = (self if at_home else self._for_others()).model_dump(mode="json")
         values["train"] |= self.train.resolved()
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+
+    def _for_others(self) -> "Recipe":
+        sections = {name: section for name, section in self if isinstance(section, BaseModel)}
+        update = {name: of.model_copy(update={key: _bare(value) for key, value in of}) for name, of in sections.items()}
+        return self.model_copy(update=update)
+
+
+def _bare(value: Any) -> Any:
+    """Of an absolute path its name, of several each one's; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(_bare, value))
+    return Path(value.name) if isinstance(value, Path) and value.is_absolute() else value
 
 
 SECTIONS: dict[str, type[BaseModel]] = {
