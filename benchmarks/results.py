@@ -53,7 +53,8 @@ def tables(*settings: str) -> tuple[str, ...]:
 
 FLICKR = "{data}/multi30k-de-en/test_2016_flickr"
 TATOEBA = tuple(f"data.{part}={{data}}/tatoeba-fra-eng/{part}.tsv" for part in ("train", "valid", "test"))
-QUICKLY = ("data.as_typed=0", "train.epochs=null", "train.steps=3300", "train.validate_every=0")
+SAME_SIZES = ("model.encoder_layers=3", "model.dropout=0.1", "train.precision=float32", "train.ema=0")
+QUICKLY = ("data.as_typed=0", *SAME_SIZES, "train.steps=3300", "train.validate_every=0")
 STANFORD = "{data}/sst2/stsa.binary"
 STANFORD_PARTS = (("train", "train"), ("valid", "dev"), ("test", "test"))
 SHAKESPEARE = "data.train={data}/tinyshakespeare/input.txt"

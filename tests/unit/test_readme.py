@@ -74,3 +74,12 @@ def test_every_request_is_answered() -> None:
     assert said[0] == {"translatedText": tiny.translator.translate("je suis étudiant")}
     assert said[1]["choices"][0]["text"] == tiny.writer.generate("The cat", longest=20)
     assert [model["id"] for model in said[2]["data"]][:2] == ["demo", "gpt"]
+
+
+def test_every_figure_it_compares_by_is_among_the_results() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*\|$", text.partition("## How it compares")[2].partition("\n## ")[0], re.MULTILINE)
+    figures = {figure for row in rows for figure in re.findall(r"\d+\.\d+", row)}
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert len(figures) > 20
+    assert not {figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", results)}

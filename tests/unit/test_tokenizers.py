@@ -171,6 +171,16 @@ def test_marks_of_other_keyboards(kind: str, tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("qu’est\u2011ce")) == "qu'est-ce"
 
 
+@pytest.mark.parametrize("kind", ["bpe", "bytes", "unigram", "word"])
+@pytest.mark.parametrize("text", ["animal", " animal", "the  animal \n", "", "日本 animal"])
+def test_read_plainly_a_word_is_the_same_wherever_it_stands(kind: str, text: str) -> None:
+    tokenizer = Tokenizer.train(kind, [*TEXTS, "the animal", "animal the", text], 500, plain=True)
+    assert tokenizer.encode("the animal")[-len(tokenizer.encode("animal")) :] == tokenizer.encode("animal")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    pieces = tokenizer.pieces("animal")
+    assert (pieces[0].start, pieces[-1].end) == (0, len("animal"))
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_saved_and_loaded_it_is_the_same(kind: str, tmp_path: Path) -> None:
     tokenizer = trained(kind)

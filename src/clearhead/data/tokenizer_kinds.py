@@ -9,7 +9,8 @@
 | `character` | single characters; unseen ones are `<unk>` | exact unless a character is unknown |
 
 In `bytes`, `bpe` and `unigram` a word keeps the space before it (`" suis"`), so that joining the pieces is
-enough to decode. A word tokenizer leaves single spaces out and marks the exception instead: a piece that was
+enough to decode; where texts are read plainly, their first word gets one too, so that it is the same piece wherever it
+stands. A word tokenizer leaves single spaces out and marks the exception instead: a piece that was
 *not* preceded by one starts with a joiner (`"étudiant", "￭."`), so that words keep their plain names.
 """
 
@@ -79,9 +80,9 @@ class Kind:
 def train_bytes(training: Training, kind: Kind) -> Engine:
     """Byte-level BPE: every text is a string over 256 bytes, so nothing is ever unknown."""
     engine = Engine(models.BPE())
-    engine.normalizer = _normalizer(training)
+    engine.normalizer = _normalizer(training, *_space_first(training))
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.ByteLevel()
+    engine.decoder = decoders.Sequence([decoders.ByteLevel(), *_no_space_first(training)])
     trainer = trainers.BpeTrainer(
         vocab_size=training.vocabulary,
         special_tokens=_added(training.specials, kind),
@@ -171,6 +172,14 @@ def _normalizer(training: Training, *further: normalizers.Normalizer) -> normali
     return normalizers.Sequence(steps) if steps else None
 
 
+def _space_first(training: Training) -> list[normalizers.Normalizer]:
+    return [normalizers.Prepend(" ")] if training.plain else []
+
+
+def _no_space_first(training: Training) -> list[decoders.Decoder]:
+    return [decoders.Strip(" ", 1, 0)] if training.plain else []
+
+
 def _word_trainer(training: Training, kind: Kind) -> trainers.WordLevelTrainer:
     return trainers.WordLevelTrainer(
         vocab_size=training.vocabulary, special_tokens=_added(training.specials, kind), show_progress=False
@@ -179,9 +188,9 @@ def _word_trainer(training: Training, kind: Kind) -> trainers.WordLevelTrainer:
 
 def _train_phrases(model: models.Model, trainer: trainers.Trainer, training: Training) -> Engine:
     engine = Engine(model)
-    engine.normalizer = _normalizer(training)
+    engine.normalizer = _normalizer(training, *_space_first(training))
     engine.pre_tokenizer = pre_tokenizers.Split(Regex(PHRASE), "isolated")
-    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), *_no_space_first(training)])
     engine.train_from_iterator(training.texts, trainer)
     return engine
 
