@@ -171,14 +171,29 @@ def test_marks_of_other_keyboards(kind: str, tmp_path: Path) -> None:
     assert tokenizer.decode(tokenizer.encode("qu’est\u2011ce")) == "qu'est-ce"
 
 
-@pytest.mark.parametrize("kind", ["bpe", "bytes", "unigram", "word"])
-@pytest.mark.parametrize("text", ["animal", " animal", "the  animal \n", "", "日本 animal"])
-def test_read_plainly_a_word_is_the_same_wherever_it_stands(kind: str, text: str) -> None:
-    tokenizer = Tokenizer.train(kind, [*TEXTS, "the animal", "animal the", text], 500, plain=True)
-    assert tokenizer.encode("the animal")[-len(tokenizer.encode("animal")) :] == tokenizer.encode("animal")
+PHRASES = ("bpe", "bytes", "unigram")
+WHOLE = (
+    *("", "animal", " animal", "the  animal \n", "l'", "L'animal n'a qu'une eau.", "aujourd'hui", "d'Artagnan's hat"),
+    *("I'm he's I'll we've they're don't", "my parents' house at six o'clock", "'tis y'all", "é'é 日本'x 1'x"),
+)
+
+
+@pytest.mark.parametrize("kind", PHRASES)
+@pytest.mark.parametrize("before", ["the ", "l'", "qu'"])
+def test_read_plainly_a_word_is_the_same_wherever_it_stands(kind: str, before: str) -> None:
+    tokenizer = Tokenizer.train(kind, [*TEXTS, "the animal", "l'animal"], 500, plain=True)
+    alone, behind = tokenizer.encode("animal"), tokenizer.encode(f"{before}animal")
+    assert behind[-len(alone) :] == alone
+    *_, last = tokenizer.pieces(f"{before}animal")
+    assert last.text
+    assert f"{before}animal".endswith(last.text)
+
+
+@pytest.mark.parametrize("kind", PHRASES)
+@pytest.mark.parametrize("text", WHOLE)
+def test_read_plainly_a_text_is_given_back_whole(kind: str, text: str) -> None:
+    tokenizer = Tokenizer.train(kind, [*TEXTS, text or "x"], 500, plain=True)
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    pieces = tokenizer.pieces("animal")
-    assert (pieces[0].start, pieces[-1].end) == (0, len("animal"))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

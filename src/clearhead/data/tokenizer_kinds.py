@@ -8,10 +8,11 @@
 | `word` | whole words and single punctuation marks; unseen ones are `<unk>` | exact unless a word is unknown |
 | `character` | single characters; unseen ones are `<unk>` | exact unless a character is unknown |
 
-In `bytes`, `bpe` and `unigram` a word keeps the space before it (`" suis"`), so that joining the pieces is
-enough to decode; where texts are read plainly, their first word gets one too, so that it is the same piece wherever it
-stands. A word tokenizer leaves single spaces out and marks the exception instead: a piece that was
-*not* preceded by one starts with a joiner (`"étudiant", "￭."`), so that words keep their plain names.
+In `bytes`, `bpe` and `unigram` a word keeps the space before it (`" suis"`), so that joining the pieces is enough to
+decode; where texts are read plainly, their first word gets one too, and one that follows an elision (the "eau" of
+"l'eau"), so that a word is the same piece wherever it stands. A word tokenizer leaves single spaces out and marks the
+exception instead: a piece that was *not* preceded by one starts with a joiner (`"étudiant", "￭."`), so that words keep
+their plain names.
 """
 
 import json
@@ -42,6 +43,9 @@ UNKNOWN = "<unk>"
 
 # Letters, digits, marks and spaces never share a piece: no learned piece can spell `<eos>` or `<0x41>`.
 PHRASE = r"'(?:[sdmt]|ll|ve|re)| ?[\p{L}\p{M}]+| ?\p{N}+| ?[^\s\p{L}\p{M}\p{N}]+|\s+(?!\S)|\s+"
+
+# Behind an apostrophe after one or two letters a new word begins ("l'eau", "qu'elle"), unless it is English ("I'll").
+ELIDED = r"(?:(?<=\b\p{L}')|(?<=\b\p{L}\p{L}'))%s(?=\p{L})(?!(?:[sdmt]|ll|ve|re)\b)"
 
 GAP = r"(?<=\S) (?=\S)"
 UNGAPPED = (
@@ -80,9 +84,9 @@ class Kind:
 def train_bytes(training: Training, kind: Kind) -> Engine:
     """Byte-level BPE: every text is a string over 256 bytes, so nothing is ever unknown."""
     engine = Engine(models.BPE())
-    engine.normalizer = _normalizer(training, *_space_first(training))
+    engine.normalizer = _normalizer(training, *_spaced(training))
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.Sequence([decoders.ByteLevel(), *_no_space_first(training)])
+    engine.decoder = decoders.Sequence([decoders.ByteLevel(), *_unspaced(training)])
     trainer = trainers.BpeTrainer(
         vocab_size=training.vocabulary,
         special_tokens=_added(training.specials, kind),
@@ -172,12 +176,13 @@ def _normalizer(training: Training, *further: normalizers.Normalizer) -> normali
     return normalizers.Sequence(steps) if steps else None
 
 
-def _space_first(training: Training) -> list[normalizers.Normalizer]:
-    return [normalizers.Prepend(" ")] if training.plain else []
+def _spaced(training: Training) -> list[normalizers.Normalizer]:
+    """A space before each word that has none, where texts are read plainly."""
+    return [normalizers.Replace(Regex(ELIDED % ""), " "), normalizers.Prepend(" ")] if training.plain else []
 
 
-def _no_space_first(training: Training) -> list[decoders.Decoder]:
-    return [decoders.Strip(" ", 1, 0)] if training.plain else []
+def _unspaced(training: Training) -> list[decoders.Decoder]:
+    return [decoders.Replace(Regex(ELIDED % " "), ""), decoders.Strip(" ", 1, 0)] if training.plain else []
 
 
 def _word_trainer(training: Training, kind: Kind) -> trainers.WordLevelTrainer:
@@ -188,9 +193,9 @@ def _word_trainer(training: Training, kind: Kind) -> trainers.WordLevelTrainer:
 
 def _train_phrases(model: models.Model, trainer: trainers.Trainer, training: Training) -> Engine:
     engine = Engine(model)
-    engine.normalizer = _normalizer(training, *_space_first(training))
+    engine.normalizer = _normalizer(training, *_spaced(training))
     engine.pre_tokenizer = pre_tokenizers.Split(Regex(PHRASE), "isolated")
-    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), *_no_space_first(training)])
+    engine.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), *_unspaced(training)])
     engine.train_from_iterator(training.texts, trainer)
     return engine
 

@@ -95,8 +95,8 @@ class Data(BaseModel):
 class TokenizerSettings(BaseModel):
     """How text becomes tokens; with `path`, an existing `tokenizer.json` is used and the rest does not matter.
 
-    plain      marks of other keyboards are read as the usual ones (’ as ', a narrow space as a space), and the first
-               word of a text as it would be read anywhere else
+    plain      marks of other keyboards are read as the usual ones (’ as ', a narrow space as a space), and a word that
+               begins a text or follows an elision (l'eau) as it would be read anywhere else
     pad_last   `<pad>` stands behind all other tokens, where Marian's format wants it; None: for translation alone
     """
 
