@@ -61,6 +61,15 @@ def test_weights_have_the_rights_of_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "w.safetensors").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
+def test_a_file_system_without_rights_takes_weights_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    write_tensors(tmp_path / "w.safetensors", {"w": torch.ones(2)})
+    assert read_tensors(tmp_path / "w.safetensors")["w"].tolist() == [1, 1]
+
+
 def test_views_of_one_storage_are_stored_apart(tmp_path: Path) -> None:
     stacked = torch.randn(4, 3)
     write_tensors(tmp_path / "w.safetensors", {"q": stacked[:2], "k": stacked[2:], "t": stacked.T})

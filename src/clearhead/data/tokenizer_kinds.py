@@ -86,7 +86,9 @@ def train_bytes(training: Training, kind: Kind) -> Engine:
     engine = Engine(models.BPE())
     engine.normalizer = _normalizer(training, *_spaced(training))
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    engine.decoder = decoders.Sequence([decoders.ByteLevel(), *_unspaced(training)])
+    engine.decoder = decoders.ByteLevel()
+    if training.plain:
+        engine.decoder = decoders.Sequence([engine.decoder, *_unspaced(training)])
     trainer = trainers.BpeTrainer(
         vocab_size=training.vocabulary,
         special_tokens=_added(training.specials, kind),

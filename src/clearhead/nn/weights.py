@@ -85,10 +85,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: dict[str, st
     """Write named tensors, and words about them, as one safetensors file; a full disk is an OSError, as ever."""
     try:
         save_file({name: _own_memory(tensor) for name, tensor in tensors.items()}, path, about)
-        path.chmod(0o666 & ~_mask())  # safetensors would leave the file to its owner alone
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         raise OSError(int(code[1]) if code else errno.EIO, str(error), str(path)) from error
+    with contextlib.suppress(OSError):  # on a file system without rights there is nothing to mend
+        path.chmod(0o666 & ~_mask())  # safetensors would leave the file to its owner alone
 
 
 def _mask() -> int:
