@@ -6,7 +6,7 @@ PYTHON ?= $(firstword $(shell for python in python3.11 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python; done))
 
 # What each kind of installation holds beside the library itself.
-EXTRAS_base  :=
+EXTRAS_demo  := [draw,serve]
 EXTRAS_dev   := [all,test,dev]
 EXTRAS_bench := [all,test,dev,bench]
 
@@ -23,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(VENV)/.installed-base  ## the shortest look at what this is, with the base dependencies alone
+demo: $(VENV)/.installed-demo  ## the shortest look at what this is
 	$(BIN)/python examples/demo.py
 
 MODEL ?= runs/demo
@@ -52,7 +52,7 @@ results: $(VENV)/.installed-bench  ## the figures of docs/results.md again: make
 	$(BIN)/python benchmarks/results.py $(NAME) --data $(DATA)
 
 BENCHMARKS := train_step decode growth corpus tables looking explorer_hover
-bench: $(VENV)/.installed-bench  ## every benchmark, one after the other
+bench: $(VENV)/.installed-bench  ## the benchmarks that need neither data nor a model
 	@set -e; for script in $(BENCHMARKS); do \
 		echo "== $$script"; $(BIN)/python benchmarks/$$script.py; \
 	done

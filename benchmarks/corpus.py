@@ -70,8 +70,8 @@ def padding(name: str, folder: Path) -> Padding:
     from clearhead.tasks.recipe import load_recipe
     from clearhead.tasks.translator import Translator
 
-    sets = [f"data.{each.format(folder)}" for each in FILES[name]] + ["data.test=null", "train.epochs=1"]
-    recipe = load_recipe(RECIPES / f"{name}.yaml", sets)
+    files = [f"data.{each.format(folder)}" for each in FILES[name]]
+    recipe = load_recipe(RECIPES / f"{name}.yaml", [*files, "data.test=null", "train.steps=null", "train.epochs=1"])
     prepared = Translator.prepare(recipe)
     batches = [batch for step in range(1, prepared.training.steps + 1) for batch in prepared.job.batches(step)]
     counts = [np.stack([batch.source_count_B, batch.target_count_B], axis=1) for batch in batches]

@@ -1,7 +1,7 @@
 """A translator of your own: pairs in, a model directory out, translations with the words that they come from.
 
 python examples/own_translator.py models/mine pairs.tsv      # yours, tab-separated, one pair to a line
-python examples/own_translator.py models/fr-en               # the built-in phrasebook: two minutes on two cores
+python examples/own_translator.py models/fr-en               # the built-in phrasebook: three minutes on two cores
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A classifier of texts: labelled lines in, labels with their probabilities out.
 
-python examples/sentiment.py models/mine train.tsv      # yours: a text, a tab, its label
+python examples/sentiment.py models/mine train.tsv      # yours: a label, a tab, the text
 python examples/sentiment.py models/moods               # sentences put together here, to see it work
 """
 

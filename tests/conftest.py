@@ -66,7 +66,7 @@ def _is_loopback(host: str) -> bool:
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real corpora and tables, where this machine has one; the test is skipped where it has none."""
-    folder = Path(os.environ.get("CLEARHEAD_DATA", ROOT.parent / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder}; set CLEARHEAD_DATA to its folder")
-    return folder
+    named = os.environ.get("CLEARHEAD_DATA")
+    if not named or not Path(named).is_dir():
+        pytest.skip("real data is wanted: set CLEARHEAD_DATA to its folder")
+    return Path(named)

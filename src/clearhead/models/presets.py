@@ -1,6 +1,6 @@
 """Presets: named sizes. The vocabulary of the small ones, and what images and classes they have, is the user's own.
 
-`build("gpt2")` makes a model; `preset("tiny-gpt", vocabulary=65, dropout=0.0)` a config to look at or change.
+`build("gpt2")` makes a model; `preset("gpt-tiny", vocabulary=65, dropout=0.0)` a config to look at or change.
 """
 
 from collections.abc import Mapping
