@@ -282,6 +282,32 @@ def test_13_every_attention_layer_has_heads_of_its_own() -> None:
     assert parameters != 2 * one_set, "one set for each half of the model"
 
 
+def test_14_noise_before_ranking_knows_the_unit_of_a_column() -> None:
+    x = torch.randn(2_000)
+
+    def quoted(x: Tensor) -> Tensor:
+        return x + 1e-3 / x.std().clamp(min=1e-3) * torch.randn_like(x)
+
+    def ranks(x: Tensor, known: Tensor) -> Tensor:
+        """How many of the known values lie below; of those that are equal, half."""
+        known = known.sort().values
+        return (torch.searchsorted(known, x) + torch.searchsorted(known, x, right=True)) / 2
+
+    def kept(x: Tensor, noisy: Tensor) -> float:
+        """The spread of the ranks beside that of ranks spread evenly."""
+        return float(ranks(x, noisy).std() / ranks(x, x).std())
+
+    assert abs(kept(x, quoted(x)) - 1) < 0.02
+    assert kept(x * 1e-3, quoted(x * 1e-3)) < 0.02, "hundreds of times the column: all values have one rank"
+    assert_close(ranks(x * 1e-3, x * 1e-3), ranks(x, x))
+    twice = torch.tensor([0.0, 0.0, 0.0, 1.0])
+    assert_close(ranks(twice, twice), torch.tensor([1.5, 1.5, 1.5, 3.5]))  # what the noise was for
+    # A share of the standard deviation is no remedy: one value far away makes it as large as one likes.
+    far = torch.cat([x, torch.tensor([1e6])])
+    assert kept(x, far + 1e-3 * far.std() * torch.randn_like(far)) < 0.1
+    assert_close(ranks(x, far), ranks(x, x))
+
+
 def test_every_item_names_its_test_and_every_test_its_item() -> None:
     named = re.findall(r"test_errata\.py::(test_\d\d_\w+)", ERRATA.read_text(encoding="utf-8"))
     written = [name for name in globals() if re.match(r"test_\d\d_", name)]

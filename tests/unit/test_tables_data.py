@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ def random() -> np.random.Generator:
 
 
 def schema_for(table: Table, **changes: object) -> Schema:
-    options = {"scaling": "standard", "unseen": True, "random": random(), **changes}
+    options = {"scaling": "standard", "unseen": True, **changes}
     return fit_schema(table, columns_of(table), **options)  # type: ignore[arg-type]
 
 
@@ -196,15 +197,38 @@ def test_quantiles_are_scikit_learns() -> None:
     ours = Scaling("quantile", {"quantiles": theirs.quantiles_})
     asked_BC = np.concatenate([known_BC, 3 * known_BC, [[0.1, np.nan, 50.0]]])
     np.testing.assert_allclose(ours.apply(asked_BC), theirs.transform(asked_BC), atol=2e-5)
-    fitted = fit_scaling("quantile", known_BC, random())
-    np.testing.assert_allclose(fitted.arrays["quantiles"], theirs.quantiles_, atol=0.02)
+    fitted = fit_scaling("quantile", known_BC)
+    np.testing.assert_allclose(fitted.arrays["quantiles"], theirs.quantiles_, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["quantile", "standard"])
+@pytest.mark.parametrize("unit", [1e-5, 1e-3, 1e5])
+def test_scaling_does_not_depend_on_the_unit_of_a_column(name: str, unit: float) -> None:
+    values_B = random().normal(size=400)
+    number_BC = np.stack([values_B, np.exp(values_B), values_B.round(), values_B > 0.5], axis=1)
+    scaled_BC, same_BC = (fit_scaling(name, x_BC).apply(x_BC) for x_BC in (number_BC, unit * number_BC))
+    np.testing.assert_allclose(same_BC, scaled_BC, atol=1e-5)
+
+
+def test_one_value_far_away_leaves_the_quantiles_of_the_others() -> None:
+    number_BC = random().normal(size=(400, 1))
+    far_BC = np.where(number_BC == number_BC.max(), 1e6, number_BC)
+    scaled_BC, rest_BC = (fit_scaling("quantile", x_BC).apply(x_BC)[far_BC < 1e6] for x_BC in (number_BC, far_BC))
+    assert np.corrcoef(scaled_BC, rest_BC)[0, 1] > 0.99
+
+
+def test_a_value_that_repeats_has_the_middle_of_its_ranks() -> None:
+    yes_BC = (np.arange(30_000)[:, None] % 10 < 3).astype(float)
+    scaled_B = fit_scaling("quantile", yes_BC).apply(yes_BC)[:, 0]
+    middles = [NormalDist().inv_cdf(rank) for rank in (0.35, 0.85)]
+    np.testing.assert_allclose([scaled_B[yes_BC[:, 0] == value].mean() for value in (0, 1)], middles, atol=0.005)
 
 
 @pytest.mark.parametrize("name", sorted(SCALINGS))
 def test_every_scaling_keeps_order_and_missing_values(name: str) -> None:
     number_BC = random().normal(size=(200, 2)) * [1, 1000] + [0, 5]
     number_BC[3, 1] = np.nan
-    scaled_BC = fit_scaling(name, number_BC, random()).apply(number_BC)
+    scaled_BC = fit_scaling(name, number_BC).apply(number_BC)
     assert scaled_BC.dtype == np.float32
     assert np.isnan(scaled_BC).sum() == np.isnan(scaled_BC[3, 1]) == 1
     order = np.argsort(number_BC[:, 0])

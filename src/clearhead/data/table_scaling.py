@@ -17,7 +17,6 @@ from clearhead.data.tables import Cells
 
 __all__ = ["SCALINGS", "Scaling", "ScalingKind", "fit_scaling"]
 
-NOISE = 1e-3  # of a column's standard deviation: keeps the quantiles of values that repeat apart
 LEAST, MOST = 10, 1000
 EDGE = 1e-7  # ranks are kept this far from 0 and 1, whose normal quantiles are infinite
 
@@ -38,22 +37,21 @@ class Scaling:
 class ScalingKind:
     """A row of the table: what is learned from the training data, and how it is used."""
 
-    fit: Callable[[Cells, np.random.Generator], dict[str, Cells]]
+    fit: Callable[[Cells], dict[str, Cells]]
     apply: Callable[[Cells, Mapping[str, Cells]], Cells]
 
 
-def fit_scaling(name: str, number_BC: Cells, random: np.random.Generator) -> Scaling:
+def fit_scaling(name: str, number_BC: Cells) -> Scaling:
     """The scaling of that name, fitted to these rows."""
-    return Scaling(name, SCALINGS[name].fit(number_BC, random))
+    return Scaling(name, SCALINGS[name].fit(number_BC))
 
 
-def _fit_quantiles(number_BC: Cells, random: np.random.Generator) -> dict[str, Cells]:
+def _fit_quantiles(number_BC: Cells) -> dict[str, Cells]:
+    # DIFF[gorishniy2021 §4.3]: the authors' code adds noise, so that values that repeat come apart; its size is relative
+    # to no column, and drowns those of small numbers. The middle of a value's ranks (below) needs none.
     rows = len(number_BC)
-    deviation_C = np.nanstd(number_BC, axis=0)
-    noise_C = NOISE / np.maximum(deviation_C, NOISE)  # as the authors have it: larger for columns of small spread
-    noisy_BC = number_BC + noise_C * random.standard_normal(number_BC.shape)
     rank_W = np.linspace(0, 1, min(rows, max(min(rows // 30, MOST), LEAST)))
-    quantile_WC = np.nanquantile(noisy_BC, rank_W, axis=0)
+    quantile_WC = np.nanquantile(number_BC, rank_W, axis=0)
     return {"quantiles": np.maximum.accumulate(quantile_WC, axis=0)}
 
 
@@ -71,7 +69,7 @@ def _apply_quantiles(number_BC: Cells, arrays: Mapping[str, Cells]) -> Cells:
     return normal
 
 
-def _fit_standard(number_BC: Cells, random: np.random.Generator) -> dict[str, Cells]:
+def _fit_standard(number_BC: Cells) -> dict[str, Cells]:
     deviation_C = np.nanstd(number_BC, axis=0)
     return {"mean": np.nanmean(number_BC, axis=0), "deviation": np.where(deviation_C > 0, deviation_C, 1.0)}
 
@@ -81,5 +79,5 @@ SCALINGS: dict[str, ScalingKind] = {
     "standard": ScalingKind(
         _fit_standard, lambda number_BC, arrays: (number_BC - arrays["mean"]) / arrays["deviation"]
     ),
-    "none": ScalingKind(lambda number_BC, random: {}, lambda number_BC, arrays: number_BC),
+    "none": ScalingKind(lambda number_BC: {}, lambda number_BC, arrays: number_BC),
 }

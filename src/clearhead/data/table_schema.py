@@ -124,9 +124,7 @@ class Schema:
         return {"middle": self.middle_C, **{f"scaling.{name}": array for name, array in self.scaling.arrays.items()}}
 
 
-def fit_schema(
-    table: Table, columns: tuple[Column, ...], *, scaling: str, unseen: bool, random: np.random.Generator
-) -> Schema:
+def fit_schema(table: Table, columns: tuple[Column, ...], *, scaling: str, unseen: bool) -> Schema:
     """The schema of training data whose columns are known; of rows that were held out, it learns nothing more."""
     numbers, values = [], []
     for column in columns:
@@ -143,7 +141,7 @@ def fit_schema(
         raise DataError(f"no column is left to learn from ({table.rows} samples): {kinds}")
     number_BC = np.stack(values, axis=1) if values else np.empty((table.rows, 0))
     middle_C = np.nanmedian(number_BC, axis=0) if values else np.empty(0)
-    return Schema(columns, tuple(numbers), tuple(named), unseen, fit_scaling(scaling, number_BC, random), middle_C)
+    return Schema(columns, tuple(numbers), tuple(named), unseen, fit_scaling(scaling, number_BC), middle_C)
 
 
 def schema_of(words: Mapping[str, Any], arrays: Mapping[str, Cells]) -> Schema:

@@ -115,9 +115,7 @@ def pretrain_table(train: Table, valid: Table | None, plan: Plan, *, method: str
 
 
 def _schema(table: Table, plan: Plan) -> Schema:
-    random = np.random.default_rng(plan.fitting.seed)
-    unseen = plan.wish.unseen > 0
-    return fit_schema(table, plan.columns, scaling=plan.scaling, unseen=unseen, random=random)
+    return fit_schema(table, plan.columns, scaling=plan.scaling, unseen=plan.wish.unseen > 0)
 
 
 def _config(schema: Schema, plan: Plan, outputs: int, edges: Edges | None) -> TableConfig:
