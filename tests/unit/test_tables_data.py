@@ -74,6 +74,9 @@ def test_dates_with_a_time_zone_are_one_moment_everywhere() -> None:
 def test_arrays_dictionaries_and_lists() -> None:
     same(table_of(np.array([[1, 2], [3, 4]])), Table({"x0": np.array([1.0, 3.0]), "x1": np.array([2.0, 4.0])}))
     same(table_of([[1, "a"], [2, "b"]]), table_of({"x0": ["1", "2"], "x1": ["a", "b"]}))
+    rows = [[i / 7, "ab"[i % 2], i % 3 == 0] for i in range(30)]
+    assert [column.kind for column in columns_of(table_of(rows))] == ["number", "category", "boolean"]
+    assert [column.kind for column in columns_of(table_of(np.array(rows)))] == ["identifier", "category", "category"]
     table = table_of({"n": [1, None, 2], "s": ["a", None, "b"], "d": [dt.date(2020, 1, 1), None, dt.date(2020, 1, 2)]})
     assert [column.kind for column in columns_of(table)] == ["number", "category", "date"]
     with pytest.raises(DataError, match="of one length"):

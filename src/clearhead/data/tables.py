@@ -96,7 +96,7 @@ def _of_array(data: Any) -> Table:
     if array.ndim != 2:
         raise DataError(f"a table has rows and columns, two dimensions, not {array.ndim}. Reshape your data")
     if array.dtype.kind in "US":
-        array = array.astype(object)
+        array = np.array(data, dtype=object)  # from the rows again: NumPy makes text of the numbers beside text
     return Table({f"x{c}": cells_of(array[:, c]) for c in range(array.shape[1])}, named=False)
 
 
