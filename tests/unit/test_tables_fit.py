@@ -228,6 +228,15 @@ def test_importance_is_the_row_of_cls() -> None:
     np.testing.assert_allclose(model.feature_importance(), model.feature_importance(X.iloc[:]), atol=0.05)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_importance_counts_the_rows_that_are_there(members: int) -> None:
+    X, y = frame()
+    model = classifier(layers=2, epochs=2, n_ensemble=members).fit(X, y)
+    for one in (X.iloc[[5]], X.iloc[[8]]):
+        many = pd.concat([one] * 40)
+        np.testing.assert_allclose(model.feature_importance(one), model.feature_importance(many), rtol=1e-5)
+
+
 def test_both_importances_find_the_columns_that_matter() -> None:
     X, y = frame(400)
     model = classifier(width=16, epochs=40, patience=40).fit(X, y)

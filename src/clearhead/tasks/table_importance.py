@@ -26,14 +26,18 @@ def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str
     if not hasattr(fitted.config, "embedding"):
         raise ConfigError("only FT-Transformer has a [CLS] that looks at all columns: use method='permutation'")
     total_C = torch.zeros(len(fitted.schema.features), dtype=torch.float64)
+    seen: list[Tensor] = []
 
-    def add(weights_BHLM: Tensor) -> Tensor:
-        total_C.add_(weights_BHLM[:, :, 0, 1:].sum((0, 1)).double().cpu())
+    def note(weights_BHLM: Tensor) -> Tensor:
+        seen.append(weights_BHLM[:, :, 0, 1:].sum(1))
         return weights_BHLM
 
-    with watching(fitted.model, dict.fromkeys(names, add)):
-        for _ in fitted.outputs(table):
-            pass
+    with watching(fitted.model, dict.fromkeys(names, note)):
+        for part_SBC in fitted.outputs(table):
+            for asked_BC in seen:  # rows that only fill up the batch come after those that have outputs
+                asked_SBC = asked_BC.unflatten(0, (fitted.members, -1))[:, : part_SBC.shape[1]]
+                total_C += asked_SBC.sum((0, 1)).double().cpu()
+            seen.clear()
     place = {name: i for i, name in enumerate(columns)}
     shares = np.zeros(len(columns))
     for feature, share in zip(fitted.schema.features, (total_C / total_C.sum()).tolist(), strict=True):
