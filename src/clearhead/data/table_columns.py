@@ -2,7 +2,7 @@
 
 | kind | is | becomes |
 |---|---|---|
-| number | numbers, whole ones included | a number |
+| number | numbers, whole ones included; durations, as seconds | a number |
 | category | text, values of several kinds, whatever is said to be one | a category |
 | boolean | truth values | a category |
 | date | dates and times | numbers: the day since 1970, and its parts that vary |
@@ -11,10 +11,12 @@
 | identifier | a different text in each row, or whole numbers one after the other | nothing |
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,8 @@ from clearhead.errors import DataError
 __all__ = ["KINDS", "PARTS", "Column", "columns_of", "dates_in", "numbers_in", "texts_in"]
 
 FEW = 20  # rows of which it cannot be said that a column only counts them
-NUMERIC = (bool, int, float, Decimal, np.number, np.bool_)
+NUMERIC = (bool, int, float, Decimal, timedelta, np.number, np.bool_)
+WHOLE = re.compile(r"(0|-?[1-9][0-9]*)\.0")  # as pandas writes whole numbers of a column that has gaps
 
 
 @dataclass(frozen=True)
@@ -115,10 +118,10 @@ def numbers_in(cells: Cells, name: str, first: int = 0) -> Cells:
     if cells.dtype.kind == "M":
         raise DataError(f"column {name!r} holds dates, where numbers are wanted")
     try:
-        present = [np.nan if cell is None else float(cell) for cell in cells] if cells.dtype == object else cells
+        present = [np.nan if cell is None else _number(cell) for cell in cells] if cells.dtype == object else cells
         values = np.array(present, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        row = next(i for i, cell in enumerate(cells) if cell is not None and not _all(float, [cell]))
+        row = next(i for i, cell in enumerate(cells) if cell is not None and not _all(_number, [cell]))
         raise DataError(f"column {name!r} holds numbers, but row {first + row} has {cells[row]!r}") from error
     if np.isinf(values).any():
         row = first + int(np.isinf(values).argmax())
@@ -126,8 +129,12 @@ def numbers_in(cells: Cells, name: str, first: int = 0) -> Cells:
     return values
 
 
+def _number(cell: Any) -> float:
+    return cell.total_seconds() if isinstance(cell, timedelta) else float(cell)
+
+
 def dates_in(cells: Cells, name: str) -> Cells:
-    """A column as datetime64[s], NaT where a value is missing."""
+    """A column as datetime64[s], NaT where a value is missing; what has a time zone is brought to UTC."""
     if cells.dtype.kind == "M":
         return cells
     try:
@@ -144,11 +151,13 @@ def _moment(cell: object) -> str | None:
         cell = datetime.fromisoformat(cell)
     if not isinstance(cell, date):
         raise TypeError(f"{cell!r} is none")
+    if isinstance(cell, datetime) and cell.tzinfo is not None:
+        cell = cell.astimezone(UTC)
     return cell.isoformat()[:19]
 
 
 def texts_in(cells: Cells) -> Cells:
-    """A column as text or None, a whole number written alike wherever it comes from: 1 for 1, 1.0, "1"."""
+    """A column as text or None, a whole number written alike wherever it comes from: 1 for 1, 1.0, "1", "1.0"."""
     if cells.dtype.kind == "f":
         values, place = np.unique(cells, return_inverse=True)  # few values, many cells
         return np.array([None if np.isnan(value) else _text(value) for value in values], dtype=object)[place]
@@ -159,7 +168,7 @@ def texts_in(cells: Cells) -> Cells:
 
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return value
+        return value.removesuffix(".0") if WHOLE.fullmatch(value) else value
     if isinstance(value, float | np.floating) and float(value).is_integer():
         value = int(value)
     return str(value)

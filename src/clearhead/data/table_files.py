@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from clearhead.data.sources import existing, suffix_of
-from clearhead.data.tables import Cells, Table, refuse_twice, table_of
+from clearhead.data.tables import Cells, Table, cells_of, refuse_twice, table_of
 from clearhead.errors import DataError, MissingPackageError
 
 __all__ = [
@@ -156,6 +156,8 @@ def _of_arrow(array: Any) -> Cells:
         return np.asarray(array.cast("float64").to_numpy(zero_copy_only=False), dtype=np.float64)
     if kind.startswith(("date", "timestamp")):
         return np.asarray(array.cast("timestamp[s]", safe=False).to_numpy(zero_copy_only=False)).astype("datetime64[s]")
+    if kind.startswith("duration"):
+        return cells_of(array.to_numpy(zero_copy_only=False))
     if kind == "bool" and not array.null_count:
         return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
     objects = np.empty(len(array), dtype=object)

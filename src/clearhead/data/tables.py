@@ -4,7 +4,7 @@ All of them become a `Table`: columns by name, each a NumPy array of one of four
 
 | dtype | holds | missing |
 |---|---|---|
-| float64 | numbers | NaN |
+| float64 | numbers; durations, as seconds | NaN |
 | bool | truth values | |
 | datetime64[s] | dates and times | NaT |
 | object | whatever else: text, or values of several kinds | None |
@@ -108,6 +108,9 @@ def cells_of(values: Cells) -> Cells:
         return values
     if values.dtype.kind == "M":
         return values.astype("datetime64[s]")
+    if values.dtype.kind == "m":
+        seconds: Cells = values / np.timedelta64(1, "s")
+        return seconds
     if values.dtype.kind == "c":
         raise DataError("Complex data not supported: give the real and the imaginary part as two columns")
     objects = np.empty(len(values), dtype=object)
@@ -136,6 +139,8 @@ def _of_pandas(frame: Any) -> Table:
         elif kind == "M":
             naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if series.dt.tz is not None else series
             columns[name] = cells_of(naive.to_numpy(dtype="datetime64[s]"))
+        elif kind == "m":
+            columns[name] = cells_of(series.to_numpy(dtype="timedelta64[us]"))
         elif kind == "b" and not series.isna().any():
             columns[name] = series.to_numpy(dtype=bool)
         else:
@@ -153,8 +158,8 @@ def _of_polars(frame: Any) -> Table:
             categorical.add(series.name)
         if kind.is_numeric():
             columns[series.name] = series.cast(float).to_numpy()
-        elif kind.is_temporal() and str(kind).startswith(("Date", "Datetime")):
-            columns[series.name] = series.to_numpy().astype("datetime64[s]")
+        elif str(kind).startswith(("Date", "Datetime", "Duration")):
+            columns[series.name] = cells_of(series.to_numpy())
         elif str(kind) == "Boolean" and not series.null_count():
             columns[series.name] = series.to_numpy().astype(bool)
         else:
