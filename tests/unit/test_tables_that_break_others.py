@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clearhead.data.table_columns import columns_of
 from clearhead.data.tables import Table, table_of
@@ -202,6 +204,33 @@ def test_unseen_categories_and_numbers_that_went_missing() -> None:
         UserWarning, match="'a' misses 40 values but missed none in training: they are taken as its median"
     ):
         model.predict(X.assign(a=np.nan))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_category_of_one_row_where_unseen_ones_are_refused(seed: int) -> None:
+    X, y = frame(40)
+    X["e"] = [f"often {i % 3}" if i % 4 else f"once {i}" for i in range(40)]
+    X.loc[7, "d"] = None
+    model = works(X, y, unseen=0.0, random_state=seed)
+    assert len(model.fitted_.schema.categories[2].values) == X["e"].nunique()
+    assert np.isfinite(model.validation_).all()
+
+
+def test_a_row_is_named_by_its_number_in_the_whole_table() -> None:
+    X, y = frame(40)
+    weight = (np.arange(40) > 9).astype(float)
+    model = classifier(epochs=1, unseen=0.0).fit(X, y, sample_weight=weight)
+    part = table_of(X.assign(c=["new" if i == 33 else c for i, c in enumerate(X["c"])])).take(weight > 0)
+    with pytest.raises(DataError, match="column 'c' has 'new' in row 33"):
+        model.predict(part)
+
+
+@given(st.lists(st.one_of(st.slices(12), st.lists(st.booleans(), min_size=12, max_size=12)), max_size=4))
+def test_parts_of_parts_know_the_places_of_their_rows(takes: list[slice | list[bool]]) -> None:
+    table = table_of({"row": list(range(12))})
+    for rows in takes:
+        table = table.take(rows if isinstance(rows, slice) else np.array(rows)[: table.rows])
+    assert [table.place(row) for row in range(table.rows)] == table["row"].tolist()
 
 
 def test_identifiers_are_left_out_and_reported() -> None:

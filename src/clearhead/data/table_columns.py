@@ -113,8 +113,8 @@ def _counts_rows(kind: str, present: Cells) -> bool:
     return kind == "category" or (kind == "number" and bool((np.diff(present) == 1).all()))
 
 
-def numbers_in(cells: Cells, name: str, first: int = 0) -> Cells:
-    """A column as float64, NaN where a value is missing; infinite ones are refused, rows counted from `first`."""
+def numbers_in(cells: Cells, name: str, place: Callable[[int], int] = int) -> Cells:
+    """A column as float64, NaN where a value is missing; infinite ones are refused, by the `place` of their row."""
     if cells.dtype.kind == "M":
         raise DataError(f"column {name!r} holds dates, where numbers are wanted")
     try:
@@ -122,9 +122,9 @@ def numbers_in(cells: Cells, name: str, first: int = 0) -> Cells:
         values = np.array(present, dtype=np.float64)
     except (TypeError, ValueError) as error:
         row = next(i for i, cell in enumerate(cells) if cell is not None and not _all(_number, [cell]))
-        raise DataError(f"column {name!r} holds numbers, but row {first + row} has {cells[row]!r}") from error
+        raise DataError(f"column {name!r} holds numbers, but row {place(row)} has {cells[row]!r}") from error
     if np.isinf(values).any():
-        row = first + int(np.isinf(values).argmax())
+        row = place(int(np.isinf(values).argmax()))
         raise DataError(f"column {name!r} contains infinity (inf) in row {row}: leave the cell empty, or bound it")
     return values
 
@@ -139,7 +139,7 @@ def dates_in(cells: Cells, name: str) -> Cells:
         return cells
     try:
         moments = [_moment(cell) for cell in cells]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"column {name!r} holds dates: {error}") from error
     return np.array(moments, dtype="datetime64[s]")
 

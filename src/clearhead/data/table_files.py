@@ -176,7 +176,7 @@ def copy_text(source: Path, out: TextIO, added: Added, rows: int = CHUNK) -> int
     writer = csv.writer(out, lineterminator="\n")
     count = 0
     for names, cells, table in _parts(source, rows):
-        more = added(replace(table, first=count))
+        more = added(replace(table, places=range(count, count + table.rows)))
         refuse_twice([*names, *more], f"{str(source)!r} with the added columns")
         if not count:
             writer.writerow([*names, *more])
@@ -207,7 +207,8 @@ def copy_parquet(source: Path, target: Path, added: Added, rows: int = CHUNK) ->
     try:
         for batch in opened.iter_batches(batch_size=rows):
             whole = arrow.Table.from_batches([batch])
-            for name, values in added(replace(table_of_arrow(batch), first=count)).items():
+            part = replace(table_of_arrow(batch), places=range(count, count + whole.num_rows))
+            for name, values in added(part).items():
                 whole = whole.append_column(name, arrow.array(values.tolist()))
             writer = writer or parquet.ParquetWriter(target, whole.schema)
             writer.write_table(whole)

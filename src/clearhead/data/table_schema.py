@@ -179,7 +179,7 @@ def _number_features(column: Column) -> list[NumberFeature]:
 def _numbers(feature: NumberFeature, table: Table) -> Cells:
     cells = table[feature.column]
     if feature.part == VALUE:
-        return numbers_in(cells, feature.column, table.first)
+        return numbers_in(cells, feature.column, table.place)
     moments = dates_in(cells, feature.column)
     there = ~np.isnat(moments)
     values = np.full(len(cells), np.nan)
@@ -201,7 +201,7 @@ def _codes(feature: CategoryFeature, table: Table, unseen: bool) -> Cells:
     if not unseen and (codes == feature.size).any():
         row = int((codes == feature.size).argmax())
         raise DataError(
-            f"column {feature.column!r} has {texts[row]!r} in row {table.first + row}, "
+            f"column {feature.column!r} has {texts[row]!r} in row {table.place(row)}, "
             "a category that training never showed: fit with unseen above 0 to be ready for such"
         )
     return codes

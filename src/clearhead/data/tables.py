@@ -35,14 +35,14 @@ class Table:
     categorical  names of columns that came as categories (pandas' and polars' own kind), whatever they hold
     text         all cells came as text, so that numbers and dates are still to be read out of them
     named        the columns came with names; those of an array are called x0, x1, …
-    first        the number of the first row, where the table is a part of a larger one
+    places       the numbers of the rows, where the table is a part of a larger one
     """
 
     columns: Mapping[str, Cells]
     categorical: frozenset[str] = frozenset()
     text: bool = False
     named: bool = True
-    first: int = 0
+    places: range | Cells | None = None
 
     @property
     def rows(self) -> int:
@@ -59,8 +59,13 @@ class Table:
 
     def take(self, rows: slice | Cells) -> "Table":
         """Some of the rows."""
-        first = self.first + (rows.start or 0) if isinstance(rows, slice) else 0
-        return replace(self, columns={name: cells[rows] for name, cells in self.columns.items()}, first=first)
+        whole = range(self.rows) if self.places is None else self.places
+        places = whole[rows] if isinstance(rows, slice) else np.asarray(whole)[rows]
+        return replace(self, columns={name: cells[rows] for name, cells in self.columns.items()}, places=places)
+
+    def place(self, row: int) -> int:
+        """The number of a row in the table that this one is a part of."""
+        return row if self.places is None else int(self.places[row])
 
 
 def table_of(data: object) -> Table:

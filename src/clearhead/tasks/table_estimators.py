@@ -35,7 +35,7 @@ from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
 from clearhead.tasks.table_fit import Fitting, usual_batch
 from clearhead.tasks.table_importance import IMPORTANCES, attention_to_columns
-from clearhead.tasks.table_inputs import held_out, labels_in, table_in, values_in, weights_in
+from clearhead.tasks.table_inputs import held_out, held_out_known, labels_in, table_in, values_in, weights_in
 from clearhead.tasks.table_model import TableModel
 from clearhead.tasks.table_training import Part, Plan, Pretrained, fit_table, pretrain_table
 from clearhead.train.distributed import pick_device
@@ -177,6 +177,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             table, target = table_in(self, given[0], reset=False), self._checked(given[1])
             return whole, Part(table, target, weights_in(None, table, target))
         held = self._held(whole.target, classes, plan)
+        if not self.unseen:
+            held = held_out_known(held, whole.table, plan.columns)
         return (whole.take(~held), whole.take(held)) if held.any() else (whole, None)
 
     def _held(self, target: Cells, classes: bool, plan: Plan) -> Cells:

@@ -1,6 +1,7 @@
 """What scikit-learn users hand to an estimator, checked: tables, targets, weights; and rows held out for validation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from clearhead.data.table_columns import Column, texts_in
 from clearhead.data.table_files import any_table
 from clearhead.data.tables import Cells, Table
 from clearhead.errors import DataError
 
-__all__ = ["held_out", "labels_in", "table_in", "values_in", "weights_in"]
+__all__ = ["held_out", "held_out_known", "labels_in", "table_in", "values_in", "weights_in"]
 
 
 def table_in(estimator: Any, X: Any, *, reset: bool) -> Table:
@@ -43,7 +45,7 @@ def table_in(estimator: Any, X: Any, *, reset: bool) -> Table:
     if table.named == hasattr(estimator, "feature_names_in_") or len(table.columns) != len(estimator.columns_):
         return table
     columns = dict(zip(estimator.columns_, table.columns.values(), strict=True))
-    return Table(columns, table.categorical, table.text, not table.named)
+    return replace(table, columns=columns, named=not table.named)
 
 
 def _has_columns(X: Any) -> bool:
@@ -121,3 +123,13 @@ def held_out(target: Cells, share: float, random: np.random.Generator, classes: 
         count = min(round(share * len(group)), len(group) - 1)
         held[random.permutation(group)[:count]] = True
     return held
+
+
+def held_out_known(held_B: Cells, table: Table, columns: Sequence[Column]) -> Cells:
+    """Of the rows for validation those whose categories the other rows show too; the rest is to be learned from."""
+    for column in columns:
+        if column.kind in ("category", "boolean"):
+            texts = texts_in(table[column.name])
+            shown = set(texts[~held_B])
+            held_B = held_B & np.array([text in shown for text in texts])
+    return held_B
