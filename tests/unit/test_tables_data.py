@@ -178,6 +178,9 @@ def test_parts_of_dates_are_the_calendars(moment: dt.datetime) -> None:
 def test_cells_of_another_kind_are_named() -> None:
     with pytest.raises(DataError, match="column 'n' holds numbers, but row 1 has 'x'"):
         numbers_in(np.array(["1", "x"], dtype=object), "n")
+    for cell in (dt.date(2020, 1, 1), 10**400):
+        with pytest.raises(DataError, match="column 'n' holds numbers, but row 1 has"):
+            numbers_in(np.array([1.5, cell], dtype=object), "n")
     with pytest.raises(DataError, match=r"'n' contains infinity \(inf\) in row 0"):
         numbers_in(np.array([np.inf, 1.0]), "n")
     with pytest.raises(DataError, match="column 'd' holds dates"):

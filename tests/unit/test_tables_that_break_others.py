@@ -85,7 +85,11 @@ def test_112_missing_cells(kind: str) -> None:
 def test_integer_categories() -> None:
     X = np.column_stack([RANDOM.integers(0, 5, 60), RANDOM.integers(0, 3, 60)])
     assert set(kinds(works(X)).values()) == {"number"}
-    assert kinds(works(X, categories=[1])) == {"x0": "number", "x1": "category"}
+    for places in ([1], (1,), np.array([1]), [np.int64(1)], np.array(["x1"])):
+        assert kinds(works(X, categories=places)) == {"x0": "number", "x1": "category"}
+    for places in ([0], np.array([0])):
+        assert kinds(works(X, categories=places)) == {"x0": "category", "x1": "number"}
+    assert set(kinds(works(X, categories=np.array([0, 1]))).values()) == {"category"}
     frame_ = pd.DataFrame(X, columns=["p", "q"]).astype({"p": "category"})
     assert kinds(works(frame_)) == {"p": "category", "q": "number"}
     model = works(frame_)
@@ -160,6 +164,18 @@ def test_a_target_with_missing_values(value: Any) -> None:
     numbers[[3, 5]] = np.nan
     with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
         regressor(epochs=1).fit(X, numbers)
+
+
+@pytest.mark.parametrize(("dtype", "cells"), [("string", ["a", "b"]), ("Int64", [1, 2]), ("boolean", [True, False])])
+def test_a_target_with_missing_values_of_pandas_own_kind(dtype: str, cells: list[Any]) -> None:
+    X, _ = frame(40)
+    y = pd.Series(cells * 20, dtype=dtype)
+    y[[3, 5]] = None
+    for target in (y, y.tolist()):
+        with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
+            works(X, target)
+        with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
+            regressor(epochs=1).fit(X, target)
 
 
 def test_a_class_of_one_row() -> None:

@@ -103,7 +103,7 @@ def _all(read: Callable[[str], object], cells: Sequence[str]) -> bool:
     try:
         for cell in cells:
             read(cell)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -120,7 +120,7 @@ def numbers_in(cells: Cells, name: str, place: Callable[[int], int] = int) -> Ce
     try:
         present = [np.nan if cell is None else _number(cell) for cell in cells] if cells.dtype == object else cells
         values = np.array(present, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         row = next(i for i, cell in enumerate(cells) if cell is not None and not _all(_number, [cell]))
         raise DataError(f"column {name!r} holds numbers, but row {place(row)} has {cells[row]!r}") from error
     if np.isinf(values).any():

@@ -22,7 +22,7 @@ import numpy as np
 
 from clearhead.errors import DataError
 
-__all__ = ["Cells", "Table", "cells_of", "refuse_twice", "table_of"]
+__all__ = ["Cells", "Table", "cells_of", "is_missing", "refuse_twice", "table_of"]
 
 Cells = np.ndarray[Any, np.dtype[Any]]
 
@@ -119,11 +119,11 @@ def cells_of(values: Cells) -> Cells:
     if values.dtype.kind == "c":
         raise DataError("Complex data not supported: give the real and the imaginary part as two columns")
     objects = np.empty(len(values), dtype=object)
-    objects[:] = [None if _is_missing(value) else value for value in values.tolist()]
+    objects[:] = [None if is_missing(value) else value for value in values.tolist()]
     return objects
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """None, NaN, NaT and pandas' NA, the last of which equals nothing and is not even false."""
     named = type(value).__name__ in ("NAType", "NaTType")
     return value is None or named or (isinstance(value, float) and math.isnan(value))

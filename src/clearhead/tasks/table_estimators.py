@@ -166,7 +166,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             device=pick_device(self.device),
             progress=self.progress,
         )
-        chosen = tuple(names[name] if isinstance(name, int) else name for name in self.categories or ())
+        given = () if self.categories is None else self.categories
+        chosen = tuple(names[name] if isinstance(name, int | np.integer) else name for name in given)
         return Plan(self.kind, wish, self.scaling, columns_of(table, chosen), self.watch, fitting)
 
     def _parted(

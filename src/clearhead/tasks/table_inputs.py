@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 
 from clearhead.data.table_columns import Column, texts_in
 from clearhead.data.table_files import any_table
-from clearhead.data.tables import Cells, Table
+from clearhead.data.tables import Cells, Table, is_missing
 from clearhead.errors import DataError
 
 __all__ = ["held_out", "held_out_known", "labels_in", "table_in", "values_in", "weights_in"]
@@ -59,7 +59,7 @@ def labels_in(y: Any) -> Cells:
         raise DataError("a classifier requires y to be passed, but the target y is None")
     labels: Cells = column_or_1d(_plain(y), warn=True)
     if labels.dtype == object:
-        _refuse_missing(np.array([label is None or label != label for label in labels]))
+        _refuse_missing(_missing(labels))
         labels = labels.astype(str) if any(isinstance(label, str) for label in labels) else np.array(labels.tolist())
     elif labels.dtype.kind == "f":
         _refuse_missing(np.isnan(labels))
@@ -73,6 +73,8 @@ def values_in(y: Any) -> Cells:
     if y is None:
         raise DataError("a regressor requires y to be passed, but the target y is None")
     values = check_array(_plain(y), ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+    if values.dtype == object:
+        _refuse_missing(_missing(values).reshape(len(values), -1).any(1))
     try:
         values = values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -89,10 +91,16 @@ def values_in(y: Any) -> Cells:
 
 
 def _plain(y: Any) -> Any:
-    """Frames and series as arrays; missing ones of pandas' own kind as NaN."""
+    """Frames and series as arrays."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     return y
+
+
+def _missing(values: Cells) -> Cells:
+    """Which of these objects stand for no value, in whatever way."""
+    missing: Cells = np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
+    return missing
 
 
 def _refuse_missing(missing_B: Cells) -> None:
