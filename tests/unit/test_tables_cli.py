@@ -3,11 +3,15 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from clearhead.cli.fit import _importance
+from clearhead.tasks.table_importance import IMPORTANCES
+from clearhead.tasks.table_report import FileToFit, fit_file
 from tests.unit.command_line import Done, refusal, run
 from tests.unit.small_tables import classifier, frame, regressor
 from tests.unit.tiny_tasks import random_translator
@@ -53,6 +57,22 @@ def test_bars_are_as_long_as_what_is_lost() -> None:
     assert "+0.2500" in second
     assert "0.800" in second
     assert "█" not in _importance({"a": {"permutation": -0.1}}, "rmse")
+
+
+def test_importance_is_measured_all_over_a_sorted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.tasks.table_report.SHUFFLED", 10)
+    X, y = frame(120)
+    X.assign(answer=y).sort_values("answer").to_csv(tmp_path / "t.csv", index=False)
+    given: list[Any] = []
+
+    def note(estimator: Any, table: Any, target: Any) -> Any:
+        given.append(target)
+        return np.zeros(4)
+
+    monkeypatch.setitem(IMPORTANCES, "permutation", note)
+    fit_file(FileToFit(tmp_path / "t.csv", "answer"), {"layers": 1, "width": 8, "heads": 2, "epochs": 1})
+    assert len(given[0]) == 10
+    assert set(given[0]) == {"yes", "no"}
 
 
 @pytest.mark.parametrize("kind", ["ft", "tab"])

@@ -356,6 +356,10 @@ def test_an_added_column_does_not_take_the_name_of_another(tmp_path: Path) -> No
     (tmp_path / "t.csv").write_text("a,n\n1,2\n")
     with (tmp_path / "o.csv").open("w") as file, pytest.raises(DataError, match="more than one column named 'n'"):
         copy_text(tmp_path / "t.csv", file, lambda part: {"n": np.arange(part.rows)})
+    pd.DataFrame({"a": [1], "n": [2]}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="more than one column named 'n'"):
+        copy_parquet(tmp_path / "t.parquet", tmp_path / "o.parquet", lambda part: {"n": np.arange(part.rows)})
+    assert not (tmp_path / "o.parquet").exists()
 
 
 def test_tensors_come_of_encoded_rows() -> None:

@@ -237,6 +237,13 @@ def test_importance_counts_the_rows_that_are_there(members: int) -> None:
         np.testing.assert_allclose(model.feature_importance(one), model.feature_importance(many), rtol=1e-5)
 
 
+def test_remembered_attention_is_that_of_rows_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.tasks.table_estimators.SHOWN", 3)
+    X, y = frame(97)
+    model = classifier(epochs=2, validation_fraction=0.0).fit(X, y)
+    np.testing.assert_allclose(model.feature_importance(), model.feature_importance(X.iloc[[0, 48, 96]]), rtol=1e-5)
+
+
 def test_both_importances_find_the_columns_that_matter() -> None:
     X, y = frame(400)
     model = classifier(width=16, epochs=40, patience=40).fit(X, y)

@@ -93,7 +93,7 @@ def _kind(cells: Cells, text: bool) -> str:
         return "date"
     if text and _all(float, present):
         return "number"
-    if text and _all(datetime.fromisoformat, present) and not _all(int, present):
+    if text and _all(datetime.fromisoformat, present):
         return "date"
     return "category"
 

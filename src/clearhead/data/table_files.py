@@ -208,7 +208,9 @@ def copy_parquet(source: Path, target: Path, added: Added, rows: int = CHUNK) ->
         for batch in opened.iter_batches(batch_size=rows):
             whole = arrow.Table.from_batches([batch])
             part = replace(table_of_arrow(batch), places=range(count, count + whole.num_rows))
-            for name, values in added(part).items():
+            more = added(part)
+            refuse_twice([*whole.column_names, *more], f"{str(source)!r} with the added columns")
+            for name, values in more.items():
                 whole = whole.append_column(name, arrow.array(values.tolist()))
             writer = writer or parquet.ParquetWriter(target, whole.schema)
             writer.write_table(whole)

@@ -34,7 +34,7 @@ from clearhead.tasks.directory import model_folder, read_settings
 from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
 from clearhead.tasks.table_fit import Fitting, usual_batch
-from clearhead.tasks.table_importance import IMPORTANCES, attention_to_columns
+from clearhead.tasks.table_importance import IMPORTANCES, attention_to_columns, evenly
 from clearhead.tasks.table_inputs import held_out, held_out_known, labels_in, table_in, values_in, weights_in
 from clearhead.tasks.table_model import TableModel
 from clearhead.tasks.table_training import Part, Plan, Pretrained, fit_table, pretrain_table
@@ -134,7 +134,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(target, Classes):
             self.classes_ = target.labels
         if self.kind == "ft":
-            self.attention_ = attention_to_columns(self.fitted_, train.table.take(slice(SHOWN)), self.columns_)
+            shown = train.table.take(evenly(train.table.rows, SHOWN))
+            self.attention_ = attention_to_columns(self.fitted_, shown, self.columns_)
         return self
 
     def pretrain(self, X: Any, *, method: str = "mask", rate: float = 0.3) -> Self:

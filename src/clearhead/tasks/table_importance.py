@@ -13,7 +13,12 @@ from clearhead.errors import ConfigError
 from clearhead.tap import named_taps, watching
 from clearhead.tasks.table_model import TableModel
 
-__all__ = ["IMPORTANCES", "attention_to_columns", "loss_by_shuffling"]
+__all__ = ["IMPORTANCES", "attention_to_columns", "evenly", "loss_by_shuffling"]
+
+
+def evenly(rows: int, most: int) -> Cells:
+    """The places of at most so many rows, from the first to the last: a file may be sorted."""
+    return np.linspace(0, rows - 1, min(rows, most)).astype(np.int64)
 
 
 def attention_to_columns(fitted: TableModel, table: Table, columns: Sequence[str]) -> Cells:

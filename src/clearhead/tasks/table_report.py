@@ -14,6 +14,7 @@ from clearhead.data.tables import Cells, Table
 from clearhead.errors import ConfigError, DataError
 from clearhead.tasks.table_baseline import yardsticks
 from clearhead.tasks.table_estimators import TableClassifier, TableRegressor
+from clearhead.tasks.table_importance import evenly
 from clearhead.tasks.table_inputs import held_out
 
 __all__ = ["AIMS", "FileToFit", "Report", "figures_of", "fit_file", "predicted_columns"]
@@ -94,7 +95,7 @@ def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
 def _importance(
     estimator: TableClassifier | TableRegressor, asked: Table, target: Cells
 ) -> dict[str, dict[str, float]]:
-    some = slice(0, SHUFFLED)
+    some = evenly(asked.rows, SHUFFLED)
     shuffled = estimator.feature_importance(asked.take(some), target[some], method="permutation")
     found = {name: {"permutation": float(lost)} for name, lost in zip(estimator.columns_, shuffled, strict=True)}
     if estimator.kind == "ft":
