@@ -1,6 +1,7 @@
 """Language models: what they learn, how they are measured, and how they go on beyond their context."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.registry import load, run_recipe
 from clearhead.tasks.text_data import TextParts
 from clearhead.train.distributed import World
-from tests.unit.tiny_tasks import WRITER, tiny_recipe
+from tests.unit.tiny_tasks import WRITER, random_writer, tiny_recipe
 
 TEXT = "the cat sat on the mat.\n" * 40
 CHARACTERS = {"kind": "character", "vocabulary": 40}
@@ -127,6 +128,17 @@ def test_epochs_become_steps() -> None:
     recipe = recipe_of(train={"steps": None, "epochs": 2, "length": 10, "rows": 8})
     prepared = LanguageModel.prepare(recipe, TextParts([TEXT]))
     assert prepared.training.steps == 2 * math.ceil((len(TEXT) + 1) / 80)
+
+
+def test_fine_tuning_keeps_how_a_model_talks(tmp_path: Path) -> None:
+    first = random_writer()
+    settings = replace(first.parts.settings, generation={"longest": 3, "ends": [1, 2]})
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %}."
+    LanguageModel(replace(first.parts, settings=settings, chat=template)).save_pretrained(tmp_path / "first")
+    recipe = recipe_of(model={"init_from": str(tmp_path / "first")}, train={"steps": 1, "validate_every": 1})
+    after = LanguageModel.fit([TEXT], valid=[TEXT[:100]], recipe=recipe)
+    assert (after.parts.chat, after.parts.settings.generation) == (template, settings.generation)
+    assert after.chat("the cat") == after.generate("the cat.").strip()
 
 
 def test_what_cannot_be_is_refused(model: LanguageModel, tmp_path: Path) -> None:

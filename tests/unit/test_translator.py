@@ -21,11 +21,11 @@ from clearhead.tasks.pair_data import Frame, PairBatch, PairParts, as_pairs, par
 from clearhead.tasks.recipe import Data, Recipe
 from clearhead.tasks.registry import TASKS, load, run_recipe
 from clearhead.tasks.text_data import TextParts
-from clearhead.tasks.translator import Translator
+from clearhead.tasks.translator import SPECIALS, Translator
 from clearhead.tasks.word_alignment import alignment_errors, best_head, word_links
 from clearhead.train.distributed import World
 from clearhead.train.loss import IGNORE, cross_entropy
-from tests.unit.tiny_tasks import PAIR, copy_pairs, tiny_recipe
+from tests.unit.tiny_tasks import PAIR, copy_pairs, random_translator, tiny_recipe
 from tests.unit.tiny_training import same_bits
 
 TRAIN, VALID = copy_pairs(2_000), copy_pairs(60, seed=1)
@@ -210,6 +210,24 @@ def test_fine_tuning_starts_from_the_weights_and_leaves_what_is_frozen(run: Path
     same = {name for name in before if torch.equal(before[name], after[name])}
     assert {name for name in before if name.startswith(("encoder.", "source_embed."))} <= same
     assert any(name.startswith("decoder.") for name in before.keys() - same)
+
+
+def test_fine_tuning_goes_on_with_two_tokenizers_and_the_languages(tmp_path: Path) -> None:
+    first = random_translator()
+    other = Tokenizer.train("word", ["f f f F F F F e e E d c b a A B C D ."], 60, specials=SPECIALS, pad_last=True)
+    assert other.encode("A B") != first.tokenizer.encode("A B")
+    settings = replace(first.parts.settings, languages=("fr", "en"))
+    Translator(replace(first.parts, target=other, settings=settings)).save_pretrained(tmp_path / "first")
+    recipe = recipe_of(model={"init_from": str(tmp_path / "first")}, train={"steps": 1, "validate_every": 1})
+    prepared = Translator.prepare(recipe, PairParts([("a b", "A B"), ("f", "F")], VALID[:5]))
+    (batch,) = prepared.job.batches(1)
+    told = {tuple(label_L[label_L != IGNORE].tolist()) for label_L in batch.label_BL}
+    assert told == {(*other.encode(target), first.config.eos) for target in ("A B", "F")}
+    assert prepared.job.validate is not None
+    before = Translator.from_pretrained(tmp_path / "first").evaluate(VALID[:5])
+    assert prepared.job.validate(prepared.model.eval())["loss"] == pytest.approx(before["loss"], rel=1e-5)
+    after = Translator.fit(VALID, valid=VALID[:5], recipe=recipe).parts
+    assert (after.writer.fingerprint, after.settings.languages) == (other.fingerprint, ("fr", "en"))
 
 
 def test_adapters_learn_alone_and_merge_back(run: Path, translator: Translator) -> None:

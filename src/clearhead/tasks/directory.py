@@ -113,15 +113,12 @@ def save_model(folder: Path, parts: ModelParts, *, store: str | None = None) -> 
     with aside(folder) as temporary:
         temporary.mkdir()
         save_weights(parts.model, temporary / WEIGHTS, store)
-        describe(temporary, parts.tokenizer, parts.settings, parts.card)
-        if parts.target is not None:
-            parts.target.save(temporary / TARGET_TOKENIZER)
-        if parts.chat is not None:
-            (temporary / CHAT).write_text(parts.chat, encoding="utf-8")
+        describe(temporary, parts)
 
 
-def describe(folder: Path, tokenizer: Reader, settings: Settings, card: str) -> None:
+def describe(folder: Path, parts: ModelParts) -> None:
     """Write everything but the weights."""
+    settings = parts.settings
     about = {
         "format_version": FORMAT_VERSION,
         "architecture": settings.architecture,
@@ -133,8 +130,12 @@ def describe(folder: Path, tokenizer: Reader, settings: Settings, card: str) -> 
     _write_json(folder / CONFIG, {name: value for name, value in about.items() if value != ()})
     if settings.generation:
         _write_json(folder / GENERATION, settings.generation)
-    (folder / CARD).write_text(card or f"# A {settings.task} model\n", encoding="utf-8")
-    tokenizer.save(folder / TOKENIZER)
+    (folder / CARD).write_text(parts.card or f"# A {settings.task} model\n", encoding="utf-8")
+    parts.tokenizer.save(folder / TOKENIZER)
+    if parts.target is not None:
+        parts.target.save(folder / TARGET_TOKENIZER)
+    if parts.chat is not None:
+        (folder / CHAT).write_text(parts.chat, encoding="utf-8")
 
 
 def own_parts(folder: Path) -> ModelParts:

@@ -212,12 +212,13 @@ def _job(
     """What the training loop is given."""
     c: VitConfig = settings.config
     reader = ImageReader(c.channels, (c.image, c.image), mean=(0.5,) * c.channels, std=(0.5,) * c.channels)
+    parts = ModelParts(model, reader, settings, card)
     images, answers = zip(*examples, strict=True)
     all_images = ImageBatch(_read(images, reader, c.image), torch.tensor(label_numbers(answers, settings.labels)))
     label_numbers((label for _, label in valid or ()), settings.labels)  # refused now, not in the middle of training
 
     def validate(model: nn.Module) -> dict[str, float]:
-        figures = ImageClassifier(ModelParts(model, reader, settings)).evaluate(valid or ())
+        figures = ImageClassifier(replace(parts, model=model)).evaluate(valid or ())
         return {name: float(value) for name, value in figures.items()}
 
     return Job(
@@ -226,7 +227,7 @@ def _job(
         batches=lambda step: [ImageBatch(*(x[which] for x in all_images)) for which in epochs.step(step)],
         move=ImageBatch.to,
         validate=None if valid is None else validate,
-        save_extra=lambda folder: describe(folder, reader, settings, card),
+        save_extra=lambda folder: describe(folder, parts),
         flops=lambda batch: 3 * model.flops(len(batch.class_B)),
         unit="images",
         blocks=find_layers,

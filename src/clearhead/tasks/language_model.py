@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -13,7 +14,6 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import pad, random_windows, sequential_windows, shard
 from clearhead.data.token_array import TokenArray
-from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
@@ -29,7 +29,7 @@ from clearhead.tasks.prepare import (
     build_tokenizer,
     find_layers,
     fit_parts,
-    model_card,
+    parts_to_train,
     simple_recipe,
     start_of,
     training_settings,
@@ -134,12 +134,14 @@ class LanguageModel:
         start = start_of(recipe)
         tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
         model: Any = build_model(recipe, "decoder_only", tokenizer, start)
-        settings = Settings(cls.TASK, model.config, generation=GENERATION)
+        generation = GENERATION if start is None else start.settings.generation
+        settings = Settings(cls.TASK, model.config, generation=generation)
+        parts = parts_to_train(recipe, model, tokenizer, settings, start)
         text, watched = encode_parts(data, tokenizer, tokenizer.eos, around.progress)
         length = recipe.train.length or model.config.length
         if length > model.config.length:
             raise ConfigError(f"train.length is {length}, more than the {model.config.length} of model.length")
-        watch = None if watched is None else _Watch(watched, length, tokenizer, settings)
+        watch = None if watched is None else _Watch(watched, length, parts)
         job = Job(
             loss=partial(_loss, smoothing=recipe.train.smoothing),
             counts=lambda token_BL: {"loss": token_BL[:, 1:].numel()},
@@ -147,7 +149,7 @@ class LanguageModel:
             move=Tensor.to,
             validate=watch.validate if watch else None,
             samples=watch.samples if watch else None,
-            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            save_extra=lambda folder: describe(folder, parts),
             flops=lambda token_BL: 3 * model.flops(len(token_BL), token_BL.shape[1] - 1),
             blocks=find_layers,
         )
@@ -235,17 +237,16 @@ class LanguageModel:
 class _Watch:
     """What is looked at while training: the loss over all of the validation text, and how its start would go on."""
 
-    def __init__(self, stream: TokenArray, length: int, tokenizer: Tokenizer, settings: Settings) -> None:
-        self.stream, self.length = stream, length
-        self.tokenizer, self.settings = tokenizer, settings
-        self.prompt = tokenizer.decode(stream.spans([(0, SHOWN_AFTER)])[0].tolist())
+    def __init__(self, stream: TokenArray, length: int, parts: ModelParts) -> None:
+        self.stream, self.length, self.parts = stream, length, parts
+        self.prompt = parts.tokenizer.decode(stream.spans([(0, SHOWN_AFTER)])[0].tolist())
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         total, count = _stream_loss(model, self.stream, self.length)
         return {"loss": mean_loss(total, count), "perplexity": perplexity(total, count)}
 
     def samples(self, model: nn.Module) -> list[str]:
-        writer = LanguageModel(ModelParts(model, self.tokenizer, self.settings))
+        writer = LanguageModel(replace(self.parts, model=model))
         text = writer.generate(self.prompt, longest=SHOWN, temperature=0.8)
         return [f"{self.prompt}|{text}".replace("\n", "⏎")]
 

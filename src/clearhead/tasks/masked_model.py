@@ -28,7 +28,7 @@ from clearhead.tasks.prepare import (
     build_tokenizer,
     find_layers,
     fit_parts,
-    model_card,
+    parts_to_train,
     simple_recipe,
     start_of,
     training_settings,
@@ -124,6 +124,7 @@ class MaskedModel:
         tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
         model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=_heads)
         settings = Settings(cls.TASK, model.config)
+        parts = parts_to_train(recipe, model, tokenizer, settings, start)
         text, watched = encode_parts(data, tokenizer, None, around.progress)
         length = recipe.train.length or model.config.length
         if length > model.config.length:
@@ -138,7 +139,7 @@ class MaskedModel:
             batches=partial(_batches, rows=rows, recipe=recipe, world=around.world),
             move=EncoderBatch.to,
             validate=watch,
-            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            save_extra=lambda folder: describe(folder, parts),
             flops=lambda batch: 3 * model.flops(*batch.token_BL.shape),
             blocks=find_layers,
         )

@@ -37,6 +37,7 @@ __all__ = [
     "find_layers",
     "fit_parts",
     "model_card",
+    "parts_to_train",
     "simple_recipe",
     "start_of",
     "train_prepared",
@@ -164,6 +165,14 @@ def _start_from(model: nn.Module, found: Mapping[str, Tensor], where: str) -> li
         raise CheckpointError(f"{where} cannot be the start: {odd[0]!r} has another shape, {shapes}")
     load_tensors(model, {**own, **same_shape}, source=where)
     return sorted(fresh)
+
+
+def parts_to_train(
+    recipe: Recipe, model: nn.Module, tokenizer: Tokenizer, settings: Settings, start: ModelParts | None
+) -> ModelParts:
+    """The model with all that its folder will say; what the one to start from writes and talks by stays the same."""
+    target, chat = (None, None) if start is None else (start.target, start.chat)
+    return ModelParts(model, tokenizer, settings, model_card(recipe, settings), target, chat)
 
 
 def training_settings(recipe: Recipe, model: nn.Module, steps_per_epoch: int) -> Training:

@@ -1,6 +1,7 @@
 """Text classification: from labelled texts to a classifier, by `[CLS]` or by pooling."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -25,7 +26,7 @@ from clearhead.tasks.prepare import (
     build_tokenizer,
     find_layers,
     fit_parts,
-    model_card,
+    parts_to_train,
     simple_recipe,
     start_of,
     training_settings,
@@ -105,6 +106,7 @@ class TextClassifier:
         heads = {"classes": len(labels), "labels": 0, "words": False, "next_sentence": False}
         model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
         settings = Settings(cls.TASK, model.config, labels=labels)
+        parts = parts_to_train(recipe, model, tokenizer, settings, start)
         rows, classes = _rows(texts, tokenizer, model.config.length), label_numbers(answers, labels)
         for part in (data.valid, data.test):  # an unknown label is refused now, not in the middle of training
             label_numbers((label for _, label in part or ()), labels)
@@ -113,7 +115,7 @@ class TextClassifier:
             return EncoderBatch.of([rows[i] for i in which], classes=[classes[i] for i in which])
 
         def validate(model: nn.Module) -> dict[str, float]:
-            figures = cls(ModelParts(model, tokenizer, settings)).evaluate(data.valid or ())
+            figures = cls(replace(parts, model=model)).evaluate(data.valid or ())
             return {name: float(value) for name, value in figures.items()}
 
         epochs = Epochs.by_tokens([len(row) for row in rows], recipe.train, around.world)
@@ -123,7 +125,7 @@ class TextClassifier:
             batches=lambda step: [batch(which) for which in epochs.step(step)],
             move=EncoderBatch.to,
             validate=validate if data.valid else None,
-            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            save_extra=lambda folder: describe(folder, parts),
             flops=lambda batch: 3 * model.flops(*batch.token_BL.shape),
             unit="texts",
             blocks=find_layers,

@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -28,7 +29,7 @@ from clearhead.tasks.prepare import (
     build_tokenizer,
     find_layers,
     fit_parts,
-    model_card,
+    parts_to_train,
     simple_recipe,
     start_of,
     training_settings,
@@ -118,6 +119,7 @@ class TokenClassifier:
         heads = {"labels": len(labels), "classes": 0, "words": False, "next_sentence": False, "pooler": "none"}
         model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
         settings = Settings(cls.TASK, model.config, labels=labels)
+        parts = parts_to_train(recipe, model, tokenizer, settings, start)
         rows = [_Row.of(words, tokenizer, model.config.length) for words, _ in data.train]
         targets = [row.targets(label_numbers(tags, labels)) for row, (_, tags) in zip(rows, data.train, strict=True)]
         for part in (data.valid, data.test):  # an unknown tag is refused now, not in the middle of training
@@ -127,7 +129,7 @@ class TokenClassifier:
             return EncoderBatch.of([rows[i].ids for i in which], labels=[targets[i] for i in which])
 
         def validate(model: nn.Module) -> dict[str, float]:
-            figures = cls(ModelParts(model, tokenizer, settings)).evaluate(data.valid or ())
+            figures = cls(replace(parts, model=model)).evaluate(data.valid or ())
             return {name: float(value) for name, value in figures.items()}
 
         epochs = Epochs.by_tokens([len(row.ids) for row in rows], recipe.train, around.world)
@@ -137,7 +139,7 @@ class TokenClassifier:
             batches=lambda step: [batch(which) for which in epochs.step(step)],
             move=EncoderBatch.to,
             validate=validate if data.valid else None,
-            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            save_extra=lambda folder: describe(folder, parts),
             flops=lambda batch: 3 * model.flops(*batch.token_BL.shape),
             unit="words",
             blocks=find_layers,

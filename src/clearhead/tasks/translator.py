@@ -1,6 +1,7 @@
 """Translation: from pairs of sentences to a translator, and from a sentence to its translation."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 
 from clearhead.data.batch import token_batches
 from clearhead.data.corpus import PairCorpus
-from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ConfigError, DataError, DecodingError
 from clearhead.evaluate.bleu import bleu, chrf
 from clearhead.evaluate.perplexity import mean_loss, perplexity
@@ -45,7 +45,7 @@ from clearhead.tasks.prepare import (
     build_tokenizer,
     find_layers,
     fit_parts,
-    model_card,
+    parts_to_train,
     simple_recipe,
     start_of,
     training_settings,
@@ -157,14 +157,15 @@ class Translator:
         start = start_of(recipe)
         tokenizer = build_tokenizer(recipe, lambda: texts_of(data.train), SPECIALS, around.tokenizer, start)
         model: Any = build_model(recipe, "encoder_decoder", tokenizer, start)
-        generation = _generation(model.config) if start is None else start.settings.generation
-        settings = Settings(cls.TASK, model.config, recipe.data.languages or (), generation=generation)
+        usual = _settings(model.config) if start is None else start.settings
+        settings = replace(usual, config=model.config, languages=recipe.data.languages or usual.languages)
+        parts = parts_to_train(recipe, model, tokenizer, settings, start)
         frame = Frame.of(tokenizer, settings)
-        corpus = encode_pairs(data.train, tokenizer, progress=around.progress)
+        corpus = encode_pairs(data.train, tokenizer, parts.target, around.progress)
         chosen = fitting(corpus, _longest(recipe.data.longest, model.config), frame)
         rows = partial(_rows, corpus=corpus, frame=frame)
         epochs = Epochs.by_tokens(corpus.lengths[chosen] + frame.room, recipe.train, around.world)
-        watch = _Watch(data.valid, tokenizer, settings, scored=recipe.train.scored) if data.valid else None
+        watch = _Watch(data.valid, parts, scored=recipe.train.scored) if data.valid else None
         job = Job(
             loss=partial(_loss, smoothing=recipe.train.smoothing),
             counts=lambda batch: {"loss": batch.tokens},
@@ -172,7 +173,7 @@ class Translator:
             move=PairBatch.to,
             validate=watch.validate if watch else None,
             samples=watch.samples if watch else None,
-            save_extra=lambda folder: describe(folder, tokenizer, settings, model_card(recipe, settings)),
+            save_extra=lambda folder: describe(folder, parts),
             flops=lambda batch: 3 * model.flops(len(batch.target_BL), -(-batch.tokens // len(batch.target_BL))),
             blocks=find_layers,
         )
@@ -292,16 +293,16 @@ class Translator:
 class _Watch:
     """What is looked at while training: the loss over all validation pairs, BLEU over the first of them."""
 
-    def __init__(self, valid: Pairs, tokenizer: Tokenizer, settings: Settings, *, scored: int) -> None:
-        self.corpus, self.frame = encode_pairs(valid, tokenizer), Frame.of(tokenizer, settings)
-        longest, most = int(self.corpus.lengths.max()) + self.frame.room, _longest(0, settings.config)
+    def __init__(self, valid: Pairs, parts: ModelParts, *, scored: int) -> None:
+        self.corpus = encode_pairs(valid, parts.tokenizer, parts.target)
+        self.frame = Frame.of(parts.tokenizer, parts.settings)
+        longest, most = int(self.corpus.lengths.max()) + self.frame.room, _longest(0, parts.settings.config)
         if most and longest > most:
             raise DataError(
                 f"a validation sentence has {longest} tokens, and this model has positions for {most} alone"
             )
         self.pairs = list(head(valid, max(scored, SHOWN)))
-        self.scored = scored
-        self.tokenizer, self.settings = tokenizer, settings
+        self.scored, self.parts = scored, parts
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         total, count = _corpus_loss(model, self.corpus, self.frame)
@@ -316,13 +317,14 @@ class _Watch:
         return [f"{source} → {answer}  (wanted: {target})" for (source, target), answer in shown]
 
     def _translate(self, model: nn.Module, count: int) -> list[str]:
-        translator = Translator(ModelParts(model, self.tokenizer, self.settings))
+        translator = Translator(replace(self.parts, model=model))
         return translator.translate([source.strip() for source, _ in self.pairs[:count]], split=False)
 
 
-def _generation(config: Any) -> dict[str, Any]:
-    """How translations are written; a start that has no vector must not be said (Marian, and tools that read it)."""
-    return GENERATION | ({"forbidden": [[config.bos]]} if config.zero_start else {})
+def _settings(config: Any) -> Settings:
+    """Of a new translator; a start that has no vector must not be said (Marian, and tools that read it)."""
+    generation = GENERATION | ({"forbidden": [[config.bos]]} if config.zero_start else {})
+    return Settings(Translator.TASK, config, generation=generation)
 
 
 def _longest(wanted: int, config: Any) -> int:
