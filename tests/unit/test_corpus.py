@@ -232,9 +232,9 @@ def test_ids_take_two_bytes_where_they_can(vocabulary: int) -> None:
 documents = st.lists(st.lists(st.integers(0, 70000), max_size=6), max_size=6)
 
 
-@given(rows=documents)
+@given(rows=documents, data=st.data())
 def test_written_and_opened_is_the_same_as_in_memory(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]], data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("array")
     with ArrayWriter(folder, "x", narrowest(70001)) as writer:
@@ -247,9 +247,12 @@ def test_written_and_opened_is_the_same_as_in_memory(
         assert array.lengths.tolist() == [len(row) for row in rows]
         assert array.size == sum(map(len, rows))
     stream = [id for row in rows for id in row]
-    part = opened.part(1, 5)
-    assert part.documents([0])[0].tolist() == stream[1:5]
-    assert part.spans([(0, 2), (1, 3)])[1].tolist() == stream[1:5][1:3]
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(stream))] * 2)))
+    part = opened.part(start, stop)
+    assert part.spans([(0, 2), (1, 3)])[1].tolist() == stream[start:stop][1:3]
+    numbered = [(number, id) for number, row in enumerate(rows) for id in row][start:stop]
+    whole = [[id for number, id in numbered if number == which] for which in range(len(rows))]
+    assert [ids.tolist() for ids in part.documents(range(len(part))) if len(ids)] == [ids for ids in whole if ids]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the resident size from /proc")

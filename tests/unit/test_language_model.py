@@ -124,6 +124,15 @@ def test_a_file_is_split_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert best["loss"] == pytest.approx(total / count, rel=1e-5)
 
 
+def test_the_tokenizer_knows_only_what_is_learned_from() -> None:
+    text = TEXT[:200] + "ÄÖÜ" * 10
+    whole = LanguageModel.prepare(recipe_of(), TextParts([text], [TEXT])).tokenizer
+    split = LanguageModel.prepare(recipe_of(), TextParts([TEXT[:100], text], split=0.6)).tokenizer
+    assert whole.unknown not in whole.encode("Ä")
+    assert split.encode("Äb") == [split.unknown, split.unknown]
+    assert split.unknown not in split.encode(TEXT[:100])
+
+
 def test_epochs_become_steps() -> None:
     recipe = recipe_of(train={"steps": None, "epochs": 2, "length": 10, "rows": 8})
     prepared = LanguageModel.prepare(recipe, TextParts([TEXT]))

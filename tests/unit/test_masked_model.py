@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from clearhead.data.sources import TextSource
 from clearhead.data.token_array import TokenArray
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError, DataError, DecodingError
@@ -18,8 +19,9 @@ from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.masking import MaskedRows, Masking, pair_row
 from clearhead.tasks.prepare import Surroundings
 from clearhead.tasks.recipe import Recipe
+from clearhead.tasks.registry import run_recipe
 from clearhead.tasks.text_classifier import TextClassifier
-from clearhead.tasks.text_data import TextParts
+from clearhead.tasks.text_data import TextParts, encode_parts
 from clearhead.train.distributed import World
 from clearhead.train.loss import IGNORE
 from tests.unit.tiny_tasks import ENCODER, tiny_recipe
@@ -123,6 +125,26 @@ def test_the_loss_is_that_of_hidden_words_alone(next_sentence: bool) -> None:
     if next_sentence:
         logits_BC = model.follows(batch.token_BL, count_B=batch.count_B, segment_BL=batch.segment_BL)
         assert torch.allclose(terms["next"][0], F.cross_entropy(logits_BC, batch.class_B, reduction="sum"), rtol=1e-4)
+
+
+def test_a_file_is_split_between_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    lines = [f"{text} {number}" for number, text in enumerate(TEXTS * 5)]
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    data = TextParts(TextSource(tmp_path / "text.txt", unit="line"), split=0.77)
+    parts = encode_parts(data, Tokenizer.train("word", lines, 100), None)
+    assert [len(part or ()) for part in parts] == [31, 9]
+    recipe = recipe_of(
+        model={"next_sentence": True},
+        data={"train": str(tmp_path / "text.txt"), "split": 0.77},
+        tokenizer={"vocabulary": 100},
+        train={"length": 16, "steps": 1, "validate_every": 1},
+    )
+    figures = run_recipe(recipe, out=tmp_path / "run").report.history[1]
+    assert {"loss", "next_accuracy"} <= figures.keys()
+    tokenizer = MaskedModel.from_pretrained(tmp_path / "run").tokenizer
+    unknown = [tokenizer.encode(str(number)) == [tokenizer.unknown] for number in (0, 28, 32, 39)]
+    assert unknown == [False, False, True, True], "a tokenizer does not know what is only watched"
 
 
 def test_ranks_share_out_the_same_rows() -> None:

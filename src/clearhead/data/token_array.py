@@ -81,9 +81,9 @@ class TokenArray:
         return found
 
     def part(self, start: int, stop: int) -> "TokenArray":
-        """The stretch [start, stop) of the stream as an array of one document, which shares the same storage."""
-        ids = self.ids[start:stop]
-        return TokenArray(ids, np.array([0, len(ids)], dtype=np.int64), self.maps)
+        """The stretch [start, stop) of the stream, which shares the same storage; a document across an end is cut."""
+        within = self.offsets[(self.offsets > start) & (self.offsets < stop)]
+        return TokenArray(self.ids[start:stop], np.concatenate([[start], within, [stop]]) - start, self.maps)
 
     def release(self) -> None:
         """Give mapped pages back, or the resident size would grow to that of the file."""

@@ -44,6 +44,7 @@ from clearhead.tasks.text_data import (
     characters,
     encode_parts,
     encode_texts,
+    learned,
     parts_of_text,
 )
 from clearhead.tasks.writing import GENERATION, Writing, first_tokens, scored
@@ -132,7 +133,7 @@ class LanguageModel:
         around = around or Surroundings()
         data = data or parts_of_text(recipe.data)
         start = start_of(recipe)
-        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
+        tokenizer = build_tokenizer(recipe, lambda: learned(data), SPECIALS, around.tokenizer, start)
         model: Any = build_model(recipe, "decoder_only", tokenizer, start)
         generation = GENERATION if start is None else start.settings.generation
         settings = Settings(cls.TASK, model.config, generation=generation)

@@ -39,9 +39,9 @@ from clearhead.tasks.text_data import (
     TextParts,
     Texts,
     as_texts,
-    characters,
     encode_parts,
     encode_texts,
+    learned,
     parts_of_text,
 )
 from clearhead.train.distributed import World
@@ -121,7 +121,7 @@ class MaskedModel:
         valid, test = (None if texts is None else _by_lines(texts) for texts in (data.valid, data.test))
         data = replace(data, train=_by_lines(data.train), valid=valid, test=test)
         start = start_of(recipe)
-        tokenizer = build_tokenizer(recipe, lambda: characters(data.train), SPECIALS, around.tokenizer, start)
+        tokenizer = build_tokenizer(recipe, lambda: learned(data), SPECIALS, around.tokenizer, start)
         model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=_heads)
         settings = Settings(cls.TASK, model.config)
         parts = parts_to_train(recipe, model, tokenizer, settings, start)

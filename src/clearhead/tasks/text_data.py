@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from clearhead.data.corpus import Progress, text_corpus
 from clearhead.data.sources import TextSource
 from clearhead.data.token_array import TokenArray
@@ -11,7 +13,17 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError, DataError
 from clearhead.tasks.recipe import Data, Files
 
-__all__ = ["TextData", "TextParts", "Texts", "as_texts", "characters", "encode_parts", "encode_texts", "parts_of_text"]
+__all__ = [
+    "TextData",
+    "TextParts",
+    "Texts",
+    "as_texts",
+    "characters",
+    "encode_parts",
+    "encode_texts",
+    "learned",
+    "parts_of_text",
+]
 
 Texts = TextSource | list[str]
 TextData = TextSource | Path | str | Sequence[str]
@@ -58,8 +70,21 @@ def _source(files: Files, data: Data) -> TextSource:
 
 
 def characters(texts: Texts) -> Iterator[str]:
-    """The text in pieces, line ends included: what a tokenizer is trained on, and what can be counted."""
-    return (stretch.text for stretch in texts.stretches()) if isinstance(texts, TextSource) else iter(texts)
+    """The text in pieces, line ends included."""
+    return texts.texts() if isinstance(texts, TextSource) else iter(texts)
+
+
+def learned(data: TextParts) -> Iterator[str]:
+    """What a tokenizer is trained on: of a text that is split, its first characters, as large a share as is learned."""
+    if data.split is None or data.valid is not None:
+        yield from characters(data.train)
+        return
+    left = round(data.split * sum(map(len, characters(data.train))))
+    for piece in characters(data.train):
+        yield piece[:left]
+        left -= len(piece)
+        if left <= 0:
+            return
 
 
 def encode_texts(texts: Texts, tokenizer: Tokenizer, separator: int | None, progress: Progress | None) -> TokenArray:
@@ -73,11 +98,13 @@ def encode_texts(texts: Texts, tokenizer: Tokenizer, separator: int | None, prog
 def encode_parts(
     data: TextParts, tokenizer: Tokenizer, separator: int | None, progress: Progress | None = None
 ) -> tuple[TokenArray, TokenArray | None]:
-    """The streams to learn from and to watch."""
+    """The streams to learn from and to watch; where one text is both, lines that are documents stay whole."""
     train = encode_texts(data.train, tokenizer, separator, progress)
     if data.valid is not None:
         return train, encode_texts(data.valid, tokenizer, separator, progress)
     if data.split is None:
         return train, None
-    cut = int(data.split * train.size)
+    cut, ends = int(data.split * train.size), train.offsets[1:-1]
+    if isinstance(data.train, TextSource) and data.train.unit == "line" and len(ends):
+        cut = int(ends[np.abs(ends - cut).argmin()])
     return train.part(0, cut), train.part(cut, train.size)
