@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 
 from clearhead.errors import ConfigError, DataError
-from clearhead.tasks.labelled_data import LabelledParts, parts_of_labels, read_labelled
+from clearhead.tasks.labelled_data import LabelledParts, parts_of_labels, read_labelled, read_tagged
 from clearhead.tasks.recipe import Data, Recipe
 from clearhead.tasks.registry import load, run_recipe
 from clearhead.tasks.text_classifier import TextClassifier
@@ -109,6 +109,21 @@ def test_splitting_is_random_but_fixed_by_its_seed(tmp_path: Path) -> None:
     assert parts[0] == parts[1] != parts[2]
     assert len(parts[0].train) == 40
     assert sorted(parts[0].train + (parts[0].valid or [])) == sorted(read_labelled(tmp_path / "train.txt"))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_splitting_leaves_each_label_something_to_learn_from(tmp_path: Path, seed: int) -> None:
+    rows = [("b" if i < 2 else "c" if i < 3 else "a", f"text {i}") for i in range(20)]
+    (tmp_path / "train.txt").write_text("".join(f"{label} {text}\n" for label, text in rows), encoding="utf-8")
+    parts = parts_of_labels(Data(train=tmp_path / "train.txt", split=0.5, seed=seed), read_labelled)
+    assert {label for _, label in parts.train} == {"a", "b", "c"}
+    assert len(parts.train) == len(parts.valid or ()) == 10
+    (tmp_path / "train.conll").write_text("".join(f"x O\ny {tag}\n\n" for tag, _ in rows), encoding="utf-8")
+    tagged = parts_of_labels(Data(train=tmp_path / "train.conll", split=0.5, seed=seed), read_tagged)
+    assert {tag for _, tags in tagged.train for tag in tags} == {"O", "a", "b", "c"}
+    assert len(tagged.train) == len(tagged.valid or ()) == 10
+    alone = parts_of_labels(Data(train=tmp_path / "train.txt", split=0.01, seed=seed), read_labelled)
+    assert sorted(label for _, label in alone.train) == ["a", "b", "c"]
 
 
 def test_what_cannot_be_is_refused(classifier: TextClassifier) -> None:

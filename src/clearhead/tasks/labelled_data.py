@@ -1,5 +1,6 @@
 """Texts with labels, and sentences with a tag for each word: from files or from Python, split where one file is all."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ __all__ = ["Example", "LabelledParts", "Tagged", "label_numbers", "parts_of_labe
 
 Example = tuple[str, str]  # a text and its label
 Tagged = tuple[Sequence[str], Sequence[str]]  # words and their tags
-Item = TypeVar("Item")
+Item = TypeVar("Item", bound=Tagged)  # an `Example` too: a text is a sequence of texts
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,32 @@ def read_tagged(data: str | Path | Sequence[Tagged], how: Data | None = None) ->
 
 
 def parts_of_labels(data: Data, read: Callable[[Path, Data], list[Item]]) -> LabelledParts[Item]:
-    """The parts that a recipe names; with `split`, validation gets a random part of `train`."""
+    """The parts that a recipe names; with `split`, validation gets a random part of `train`, but of no label all."""
     if data.train is None:
         raise ConfigError("data.train: a file is needed")
     train = read(_file(data.train), data)
     valid, test = (None if files is None else read(_file(files), data) for files in (data.valid, data.test))
     if data.split:
         order = np.random.default_rng(data.seed).permutation(len(train))
-        cut = round(data.split * len(train))
-        train, valid = [train[i] for i in order[:cut]], [train[i] for i in order[cut:]]
+        held = _held_out(train, order[::-1].tolist(), len(train) - round(data.split * len(train)))
+        train, valid = [train[i] for i in order if i not in held], [train[i] for i in order if i in held]
     return LabelledParts(train, valid, test)
+
+
+def _held_out(items: Sequence[Tagged], order: Iterable[int], count: int) -> set[int]:
+    """So many items, the first in that order, except each that would be the last to have one of its labels."""
+    left = Counter(label for item in items for label in _labels(item))
+    held: set[int] = set()
+    for number in order:
+        labels = _labels(items[number])
+        if len(held) < count and all(left[label] > 1 for label in labels):
+            held.add(number)
+            left.subtract(labels)
+    return held
+
+
+def _labels(item: Tagged) -> set[str]:
+    return {item[1]} if isinstance(item[1], str) else {*item[1]}
 
 
 def _file(files: Files) -> Path:
