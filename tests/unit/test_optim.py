@@ -72,6 +72,25 @@ def test_state_goes_round_through_named_tensors() -> None:
         load_optimizer_state(again, nn.Linear(2, 2), state)
 
 
+def test_state_goes_to_the_device_of_its_parameter() -> None:
+    """As `Optimizer.load_state_dict` has it for fused AdamW; "meta" stands for a device that is not the CPU."""
+
+    class Scaled(nn.Linear):
+        def __init__(self, device: str) -> None:
+            super().__init__(2, 2, device=device)
+            self.gain = nn.Parameter(torch.ones((), device=device))
+
+    here, there = Scaled("cpu"), Scaled("meta")
+    optimizer = build_optimizer(here, tiny_training())
+    (here(torch.ones(1, 2)) * here.gain).sum().backward()
+    optimizer.step()
+    again = torch.optim.AdamW(there.parameters())
+    load_optimizer_state(again, there, optimizer_state(optimizer, here))
+    state = optimizer_state(again, there)
+    assert {name for name, value in state.items() if value.ndim == 0} > {"weight.step", "gain.exp_avg"}
+    assert {value.device.type for value in state.values()} == {"meta"}
+
+
 def test_frozen_parameters_are_left_out_until_thawed() -> None:
     model = TinyModel()
     freeze(model, ["blocks.*", "embed.weight"])

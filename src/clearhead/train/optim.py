@@ -68,7 +68,9 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module, sta
         if name not in parameters:
             raise CheckpointError(f"the optimizer state is of another architecture: this model has no {name!r}")
         parameter = parameters[name]
-        optimizer.state[parameter][key] = value if value.ndim == 0 else spread_like(value, parameter)
+        # A scalar, such as the step count, is whole on every rank; fused AdamW wants it where the parameter is.
+        placed = value.to(parameter.device) if value.ndim == 0 else spread_like(value, parameter)
+        optimizer.state[parameter][key] = placed
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
