@@ -313,6 +313,15 @@ def test_without_a_run_directory_nothing_is_written(tmp_path: Path, monkeypatch:
         train(TinyModel(), killing_job(signal.SIGINT, 2), tiny_training())
 
 
+def test_what_is_about_to_be_removed_is_not_said_to_be_saved(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    job, training = killing_job(signal.SIGINT, 2), tiny_training(progress="lines")
+    with pytest.raises(InterruptionError, match=r"after step 2; nothing is saved.*`out`") as caught:
+        train(TinyModel(), job, training, run_directory=tmp_path / "run", fleeting=True)
+    said = f"{caught.value} {capfd.readouterr().err}"
+    assert "This step is finished before training stops" in said
+    assert "checkpoint" not in said
+
+
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [

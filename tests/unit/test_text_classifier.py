@@ -1,6 +1,8 @@
 """Text classification: two classes that are easy to tell apart, and everything around them."""
 
+import os
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,12 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 
 from clearhead.errors import ConfigError, DataError
+from clearhead.tasks import text_classifier
 from clearhead.tasks.labelled_data import LabelledParts, parts_of_labels, read_labelled, read_tagged
 from clearhead.tasks.recipe import Data, Recipe
 from clearhead.tasks.registry import load, run_recipe
 from clearhead.tasks.text_classifier import TextClassifier
+from clearhead.train.interrupt import InterruptionError
 from tests.unit.tiny_tasks import ENCODER, tiny_recipe
 
 WORDS = {"praise": ["good", "great", "fine", "lovely"], "blame": ["bad", "awful", "poor", "dull"]}
@@ -99,6 +103,20 @@ def test_adapters_leave_a_new_head_to_learn(tmp_path: Path) -> None:
     assert {name.rpartition(".")[2] for name in learning} == {"lora_down", "lora_up", "weight", "bias"}
     assert {name for name in learning if "lora" not in name} == {"class_head.linear.weight", "class_head.linear.bias"}
     assert prepared.model.get_parameter("class_head.linear.weight").shape[0] == 3
+
+
+def test_a_fit_that_is_stopped_says_what_of_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(model: Any, batch: Any, smoothing: float) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return loss(model, batch, smoothing=smoothing)
+
+    loss = text_classifier._loss
+    monkeypatch.setattr(text_classifier, "_loss", stopped)
+    with pytest.raises(InterruptionError, match="nothing is saved"):
+        TextClassifier.fit(TRAIN[:9], recipe=recipe_of())
+    with pytest.raises(InterruptionError, match="checkpoint-1 is the last good checkpoint"):
+        TextClassifier.fit(TRAIN[:9], recipe=recipe_of(), out=tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoint-1").is_dir()
 
 
 def test_splitting_is_random_but_fixed_by_its_seed(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ class ImageClassifier:
                 accumulate=training.accumulate,
             )
             card = _card(settings, len(examples), rows, training)
-            train(model, _job(model, settings, examples, watched, epochs, card), training, run_directory=directory)
+            job = _job(model, settings, examples, watched, epochs, card)
+            train(model, job, training, run_directory=directory, fleeting=out is None)
             return cls(load_model(directory))
 
     @overload

@@ -190,9 +190,15 @@ def find_layers(model: nn.Module) -> list[nn.Module]:
 
 
 def train_prepared(
-    prepared: Prepared[Any], recipe: Recipe, *, out: Path, resume: bool = False, world: World = ALONE
+    prepared: Prepared[Any],
+    recipe: Recipe,
+    *,
+    out: Path,
+    resume: bool = False,
+    world: World = ALONE,
+    fleeting: bool = False,
 ) -> Report:
-    """Train in the run directory `out`."""
+    """Train in the run directory `out`, which may be a `fleeting` one."""
     return train(
         prepared.model,
         prepared.job,
@@ -201,6 +207,7 @@ def train_prepared(
         recipe=recipe.to_yaml(),
         resume=resume,
         world=world,
+        fleeting=fleeting,
     )
 
 
@@ -208,7 +215,7 @@ def fit_parts(prepared: Prepared[Any], recipe: Recipe, out: Path | None) -> Mode
     """Train, and load the best checkpoint; without `out`, the run directory is gone afterwards."""
     with TemporaryDirectory() as temporary:
         directory = Path(temporary) / "run" if out is None else out
-        train_prepared(prepared, recipe, out=directory)
+        train_prepared(prepared, recipe, out=directory, fleeting=out is None)
         return load_model(directory)
 
 

@@ -29,10 +29,10 @@ class Stop:
 
 
 @contextmanager
-def interruptible(*, notice: bool) -> Iterator[Stop]:
+def interruptible(notice: str) -> Iterator[Stop]:
     """Inside, signals are noted in what this yields; only a program's main thread can do that, others just go on.
 
-    With `notice`, the first is answered at once on stderr.
+    The first is answered at once by the `notice`, where there is one, on stderr.
     """
     stop = Stop()
 
@@ -41,7 +41,7 @@ def interruptible(*, notice: bool) -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.signal_number = number
         if notice:  # not through the log: a signal may come in the middle of one of its writes
-            os.write(2, b"\nThis step is finished and saved before training stops; a second signal stops at once.\n")
+            os.write(2, f"\n{notice}\n".encode())
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -53,9 +53,11 @@ def train(
     recipe: str = "",
     resume: bool = False,
     world: World = ALONE,
+    fleeting: bool = False,
 ) -> Report:
     """Train the model in place; with a run directory, so that it can be killed at any moment and resumed.
 
+    Where the caller removes that directory afterwards (`fleeting`), no message says that something is kept there.
     Raises `InterruptionError` after Ctrl-C or SIGTERM (a checkpoint is written), `DivergenceError` when the loss or
     its gradient is not finite, and `CheckpointError` when the disk is full (the last good checkpoint stays) or when
     the directory to resume is another architecture's.
@@ -63,7 +65,7 @@ def train(
     start = time.monotonic()
     with ExitStack() as stack:
         device = _prepare(model, job, training, run_directory, world)
-        run = _open(run_directory, resume=resume, world=world)
+        run = _open(run_directory, resume=resume, world=world, fleeting=fleeting)
         saved = _load(model, run, world)
         job = _arranged(model, job, training, world, device=device, stack=stack)
         state = _restore(model, training, saved)
@@ -72,7 +74,7 @@ def train(
         log = stack.enter_context(_open_log(training, run, world, state.step))
         course = _Course(state, Stepper(state, job, training, world, device=device, say=log.say), run, log)
         course.tidy()
-        stop = stack.enter_context(interruptible(notice=training.progress not in ("json", "quiet")))
+        stop = stack.enter_context(interruptible(course.notice))
         result = None
         while not course.finished:
             result = course.advance()
@@ -111,14 +113,14 @@ def _prepare(
     return device
 
 
-def _open(directory: Path | None, *, resume: bool, world: World) -> Run | None:
+def _open(directory: Path | None, *, resume: bool, world: World, fleeting: bool) -> Run | None:
     """The run's directory, made or cleaned by rank 0."""
     if directory is None:
         return None
     if world.leads:
         open_run(directory, resume=resume)
     world.wait()
-    return Run(directory)
+    return Run(directory, fleeting)
 
 
 def _load(model: nn.Module, run: Run | None, world: World) -> Saved | None:
@@ -177,6 +179,7 @@ class _Course(Generic[Batch]):
         self.state = state
         self.stepper = stepper
         self.run = run
+        self.lasting = None if run is None or run.fleeting else run
         self.log = log
         self.job, self.training, self.world = stepper.job, stepper.training, stepper.world
         self.device = stepper.device
@@ -200,13 +203,21 @@ class _Course(Generic[Batch]):
         return (every > 0 and step % every == 0) or is_among_the_best or self.finished
 
     @property
+    def notice(self) -> str:
+        """What is said at once to somebody who wants to stop the run."""
+        if self.training.progress in ("json", "quiet"):
+            return ""
+        done = "finished and saved" if self.lasting else "finished"
+        return f"This step is {done} before training stops; a second signal stops at once."
+
+    @property
     def kept(self) -> str:
         """What is safe on the disk, for messages."""
-        if self.run is None:
-            return "nothing is saved, because there is no run directory"
+        if self.lasting is None:
+            return "nothing is saved, because no run directory was given (`out`)"
         if not self.last_saved:
             return "there is no checkpoint yet"
-        return f"{self.run.folder(self.last_saved)} is the last good checkpoint, from which the run can be resumed"
+        return f"{self.lasting.folder(self.last_saved)} is the last good checkpoint, from which the run can be resumed"
 
     def advance(self) -> Result:
         """Take one optimiser step and log it."""

@@ -24,9 +24,10 @@ TEMPORARY = re.compile(
 
 @dataclass(frozen=True)
 class Run:
-    """A directory in which one training run lives."""
+    """A directory in which one training run lives; a `fleeting` one is gone when the run has ended."""
 
     directory: Path
+    fleeting: bool = False
 
     @property
     def metrics(self) -> Path:
