@@ -95,6 +95,17 @@ def test_metrics_cut_at_the_step_that_is_done(tmp_path: Path) -> None:
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\u0085", "\x0b", "\x1c", "\r", "\n"])
+def test_metrics_keep_samples_with_any_line_end_in_them(odd: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    record = {"kind": "validation", "step": 2, "samples": [f"a{odd}b"]}
+    metrics = MetricsFile(path, 0)
+    metrics.record(record)
+    metrics.close()
+    MetricsFile(path, 2).close()
+    assert json.loads(path.read_text("utf-8")) == record
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_metrics_that_cannot_be_written_stop_with_one_sentence(tmp_path: Path) -> None:
     metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
