@@ -1,6 +1,6 @@
 """Batches: every example once, within the budget, and nothing but seed, epoch and step decides which."""
 
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.data.batch import (
-    Position,
-    follow,
     pad,
     padding_share,
     parallel_windows,
@@ -107,22 +105,6 @@ def test_each_row_once(count: int, rows: int, seed: int) -> None:
     assert sorted(chain.from_iterable(as_lists(plan))) == list(range(count))
     assert [len(batch) for batch in plan[:-1]] == [rows] * (len(plan) - 1)
     assert as_lists(plan) == as_lists(row_batches(count, rows=rows, seed=seed, epoch=3))
-
-
-@given(lengths=pair_lengths, done=st.integers(0, 40))
-def test_resuming_is_skipping(lengths: list[tuple[int, int]], done: int) -> None:
-    def plan(epoch: int) -> list[np.ndarray]:
-        return token_batches(lengths, tokens=50, seed=7, epoch=epoch)
-
-    whole = list(islice(follow(plan), done + 10))
-    position = Position(0, 0) if done == 0 else whole[done - 1][0]
-    resumed = list(islice(follow(plan, position), 10))
-    assert [where for where, _ in resumed] == [where for where, _ in whole[done:]]
-    assert as_lists([batch for _, batch in resumed]) == as_lists([batch for _, batch in whole[done:]])
-
-
-def test_a_run_without_examples_ends() -> None:
-    assert list(follow(lambda epoch: [])) == []
 
 
 @given(size=st.integers(2, 60), data=st.data(), seed=seeds, step=st.integers(0, 2**40))

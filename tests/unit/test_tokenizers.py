@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, processors
 
-from clearhead.data.text_stream import TextStream
 from clearhead.data.tokenizer_kinds import BYTES, KINDS
 from clearhead.data.tokenizers import SPECIALS, Tokenizer
 from clearhead.errors import ConfigError, DataError
@@ -240,31 +239,6 @@ def test_pieces_lie_in_the_text_in_order(kind: str, text: str) -> None:
     assert {text[place] for place in range(len(text)) if place not in covered} <= ({" "} if kind == "word" else set())
     if kind in ("word", "character"):
         assert all(first.end <= second.start for first, second in steps)
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-@given(text=any_text)
-def test_streamed_text_is_the_whole_text_and_never_half_a_character(kind: str, text: str) -> None:
-    tokenizer = trained(kind)
-    ids = tokenizer.encode(text)
-    stream = TextStream(tokenizer)
-    parts = [stream.push(id) for id in ids]
-    assert "".join(parts) + stream.finish() == tokenizer.decode(ids)
-    if "\ufffd" not in text and kind in EXACT:
-        assert "\ufffd" not in "".join(parts)
-
-
-def test_a_stream_gives_each_word_as_it_comes() -> None:
-    tokenizer = trained("word", 1000)
-    stream = TextStream(tokenizer)
-    assert [stream.push(id) for id in tokenizer.encode("Je suis étudiant,")] == ["Je", " suis", " étudiant", ","]
-
-
-def test_a_stream_gives_up_half_a_character_at_the_end() -> None:
-    tokenizer = trained("bytes")
-    stream = TextStream(tokenizer)
-    assert stream.push(tokenizer.encode("\u0416")[0]) == ""
-    assert stream.finish() == "\ufffd"
 
 
 def _failing() -> Iterator[str]:

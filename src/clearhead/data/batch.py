@@ -1,12 +1,11 @@
 """Batches: which examples make up a step, as a pure function of seed, epoch and step.
 
-Nothing here has a state, so a position (epoch, step) is all that a resumed run needs. Plans hold numbers of
+Nothing here has a state, so the number of its step is all that a resumed run needs. Plans hold numbers of
 examples; whoever holds the arrays fetches and pads them. With several ranks every rank makes the same plan and
 takes its share of each batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from clearhead.errors import ConfigError
 
 __all__ = [
-    "Position",
-    "follow",
     "pad",
     "padding_share",
     "parallel_windows",
@@ -31,13 +28,6 @@ Indices = NDArray[np.int64]
 Plan = list[Indices]
 
 POOL = 100  # in batches: larger ones have less padding, smaller ones mix better
-
-
-class Position(NamedTuple):
-    """How far a run has come: `step` batches of `epoch` are done."""
-
-    epoch: int
-    step: int
 
 
 def token_batches(lengths: ArrayLike, *, tokens: int, seed: int, epoch: int, pool: int = POOL) -> Plan:
@@ -66,22 +56,6 @@ def row_batches(count: int, *, rows: int, seed: int, epoch: int) -> Plan:
         raise ConfigError(f"a batch needs at least one row: {rows=}")
     order = np.random.default_rng((seed, epoch)).permutation(count)
     return [order[start : start + rows] for start in range(0, count, rows)]
-
-
-def follow(plan: Callable[[int], Plan], start: tuple[int, int] = (0, 0)) -> Iterator[tuple[Position, Indices]]:
-    """Batches without end from a position on, each with the position that it leads to; `plan` is given the epoch.
-
-    >>> plan = lambda epoch: row_batches(4, rows=2, seed=0, epoch=epoch)
-    >>> steps = follow(plan)
-    >>> [next(steps)[0] for _ in range(3)]
-    [Position(epoch=0, step=1), Position(epoch=1, step=0), Position(epoch=1, step=1)]
-    """
-    epoch, step = start
-    while batches := plan(epoch):
-        for number in range(step, len(batches)):
-            done = number + 1
-            yield Position(epoch, done) if done < len(batches) else Position(epoch + 1, 0), batches[number]
-        epoch, step = epoch + 1, 0
 
 
 def random_windows(size: int, *, length: int, rows: int, seed: int, step: int) -> Indices:
