@@ -258,6 +258,7 @@ def test_positions_are_the_models_own(name: str) -> None:
         return
     assert picture.tensor is not None
     assert about["shape"] == list(picture.tensor.shape)
+    assert not picture.tensor.requires_grad
     if name in {"t5", "alibi"}:
         inspection = inspect(viewer, "a b c d e")
         assert torch.allclose(picture.tensor, inspection.at("decoder.0.attention.bias"))

@@ -71,7 +71,7 @@ def _rotation(attention: MultiHeadAttention, rotate: Rotation, count: int) -> tu
 
 def _bias(attention: MultiHeadAttention, bias: nn.Module, count: int) -> tuple[str, str, Tensor]:
     if isinstance(bias, DistanceBias):
-        return "table", "LD", bias.table_RK.float().cpu()
+        return "table", "LD", bias.table_RK.detach().float().cpu()
     device, width = attention.out.weight.device, attention.head_width
     q_BHLK = torch.zeros(1, attention.heads, count, width, device=device)
     k_BGMK = torch.zeros(1, attention.kv_heads, count, width, device=device)
