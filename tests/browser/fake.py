@@ -119,7 +119,8 @@ class FakeRun:
             "sides": {name: self._side(tokens) for name, tokens in self.sides.items()}, "predicts": predicts,
             "attentions": [
                 {**{key: part[key] for key in ("name", "kind", "queries", "keys", "heads")},
-                 "scale": self.fake.head_width**-0.5, "stats": self._statistics(part["name"])}
+                 "scale": self.fake.head_width**-0.5, "dot": True, "placed_values": False,
+                 "stats": self._statistics(part["name"])}
                 for part in self.fake.attentions()
             ],
             "off": self.off, "layers_off": [], "bytes": 1000,

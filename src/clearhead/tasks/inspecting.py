@@ -22,6 +22,7 @@ from clearhead.look.importance import by_gradient
 from clearhead.look.lens import stream
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.residual import unchanged
+from clearhead.nn.scores import Dot
 from clearhead.tap import named_taps, watching
 from clearhead.tasks.head_statistics import head_statistics
 from clearhead.tasks.overview import LONGEST, Sublayer, attentions_of, plain_name, sublayers, vocabulary_of
@@ -181,6 +182,8 @@ class Inspection:
             "heads": attention.heads,
             "memory": slots,
             "scale": attention.score.scale,
+            "dot": isinstance(attention.score, Dot),  # a score is q · k and nothing else
+            "placed_values": attention.positions.value is not None,  # what is read is more than Σ w v
             "stats": statistics | {"importance": importance.get(plain_name(place.name)[0])},
         }
 

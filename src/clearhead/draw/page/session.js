@@ -1,5 +1,6 @@
 /** The model, the text that went through it, and what the reader looks at; every view asks here. */
 
+import { slotNames } from "./derive.js";
 import { Store, readOff, writeOff } from "./store.js";
 import { Refusal, openSource } from "./source.js";
 import { number, ordinal, partName, visible } from "./text.js";
@@ -8,7 +9,7 @@ const BIASED = new Set(["alibi", "t5", "shaw", "transformer_xl"]);
 
 /**
  * @typedef {{name: string, kind: string, queries: string, keys: string, heads: number, scale: number,
- *            memory?: number, stats: Record<string, number[] | null>}} Attention
+ *            memory?: number, dot: boolean, placed_values: boolean, stats: Record<string, number[] | null>}} Attention
  */
 
 export class Session {
@@ -174,9 +175,8 @@ export class Session {
   /** Queries and keys of an attention by name; slots of memory that it learned stand before the tokens. */
   names(attention) {
     if (!this.named.has(attention)) {
-      const slots = Array.from({ length: attention.memory ?? 0 }, (_, at) => `memory ${at + 1}`);
       const [queries, keys] = [attention.queries, attention.keys].map((side) => this.tokens(side).map(visible));
-      this.named.set(attention, [queries, [...slots, ...keys]]);
+      this.named.set(attention, [queries, [...slotNames(attention), ...keys]]);
     }
     return this.named.get(attention);
   }

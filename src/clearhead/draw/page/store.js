@@ -104,6 +104,11 @@ export class Store {
   }
 }
 
+/** Of a part, or a layer, that runs in several rounds, the name that all of them share. @param {string} name */
+export function plainName(name) {
+  return name.replace(/@\d+/, "");
+}
+
 /** `decoder.0.cross:1,3` -> {"decoder.0.cross": [1, 3]}. @param {string} words @returns {Record<string, number[]>} */
 export function readOff(words) {
   const off = {};
