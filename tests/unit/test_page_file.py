@@ -38,7 +38,7 @@ def test_every_file_has_its_route() -> None:
 
 
 def test_media_types_are_those_of_the_files() -> None:
-    kinds = {name: media.partition(";")[0] for name, (media, _) in static_files().items()}
+    kinds = {name: media.removesuffix("; charset=utf-8") for name, (media, _) in static_files().items()}
     assert kinds["index.html"] == "text/html"
     assert kinds["style.css"] == kinds["palette.css"] == "text/css"
     assert {kinds[name] for name in MODULES} == {"text/javascript"}

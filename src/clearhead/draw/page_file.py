@@ -18,11 +18,7 @@ from clearhead.draw.palette import DARK, GLYPHS, HEADS, HIGH, LIGHT, LOW, MIDDLE
 __all__ = ["page_file", "static_files"]
 
 FOLDER = Path(__file__).parent / "page"
-MEDIA = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-}
+MEDIA = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 # What may end a script, or be a line's end inside a string, in some reader of HTML.
