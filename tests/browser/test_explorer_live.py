@@ -76,14 +76,18 @@ def page(browser: Any, home: str) -> Iterator[Any]:
     assert [one for one in said if REFUSED not in one] == []
 
 
+def rows(page: Any, card: str) -> list[list[str]]:
+    """The table of a card, the names of its rows included."""
+    page.wait_for_selector(f"#card-{card} .as-table tbody td")
+    found: list[list[str]] = page.eval_on_selector_all(
+        f"#card-{card} .as-table tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    return [[cell.replace("−", "-") for cell in row] for row in found]
+
+
 def numbers(page: Any, card: str) -> list[list[float]]:
     """The table of a card, as numbers."""
-    page.wait_for_selector(f"#card-{card} table tbody td")
-    rows = page.eval_on_selector_all(
-        f"#card-{card} table tbody tr",
-        "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.textContent))",
-    )
-    return [[float(cell.replace("−", "-")) for cell in row] for row in rows]
+    return [[float(cell) for cell in row[1:]] for row in rows(page, card)]
 
 
 def at(home: str, **state: object) -> str:
@@ -165,6 +169,17 @@ def test_a_saved_page_opens_from_disk_with_the_same_numbers(page: Any, viewer: V
     page.goto(at(file.as_uri(), view="attention", mode="matrix", part=PART, head=HEAD, tables="matrix"))
     weights_LM = inspection.at(f"{PART}.weights")[HEAD]
     assert torch.allclose(torch.tensor(numbers(page, "matrix")), weights_LM, atol=1e-5)
+
+
+def test_a_page_saved_with_parts_off_says_so(page: Any, viewer: Viewer, tmp_path: Path) -> None:
+    file, off = tmp_path / "page.html", off_of({PART: [HEAD]}, ["encoder.0"])
+    file.write_text(page_of(viewer.view(TEXT, off=off), name="tiny"), encoding="utf-8")
+    page.goto(at(file.as_uri(), view="attention", mode="atlas", tables="atlas"))
+    silent = [(row[0], int(float(row[1])) - 1) for row in rows(page, "atlas") if row[2] == "off"]
+    heads = {place.name: range(place.heads) for place in viewer.attentions()}
+    assert silent == [*(("encoder.0.attention", head) for head in heads["encoder.0.attention"]), (PART, HEAD)]
+    assert page.locator("#switched").inner_text() == "1 head and 1 layer switched off."
+    assert page.get_by_text("All on again").count() == 0
 
 
 def test_the_picture_of_the_readme(browser: Any, tmp_path: Path) -> None:

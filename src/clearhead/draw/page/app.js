@@ -9,6 +9,7 @@ import { Origin } from "./origin.js";
 import { Positions } from "./positions.js";
 import { Session } from "./session.js";
 import { Steps } from "./steps.js";
+import { readLayers, readOff } from "./store.js";
 import { number, plural } from "./text.js";
 import { Tour } from "./tour.js";
 
@@ -225,16 +226,16 @@ class App {
     const node = this.byId("switched");
     node.hidden = !session.switched;
     if (node.hidden) return;
-    const heads = session.run.attentions.reduce((sum, { name }) => sum + session.offIn(name).length, 0);
-    const layers = session.state.layersOff.split(";").filter(Boolean).length;
+    const heads = Object.values(readOff(session.state.off)).flat().length;
+    const layers = readLayers(session.state.layersOff).length;
     const what = [heads ? plural(heads, "head") : "", layers ? plural(layers, "layer") : ""]
       .filter(Boolean)
       .join(" and ");
-    node.replaceChildren(
-      element("span", {}, `${what} switched off.`),
+    const buttons = [
       button("Before and after", () => session.set({ view: "attention", mode: "atlas" })),
       button("All on again", () => session.set({ off: "", layersOff: "" })),
-    );
+    ];
+    node.replaceChildren(element("span", {}, `${what} switched off.`), ...(session.source.live ? buttons : []));
   }
 
   #help() {

@@ -65,6 +65,11 @@ export class Atlas {
     return this.session.offIn(attention.name).includes(head);
   }
 
+  /** Whether nothing of a head is heard: it is off, or its whole layer is. */
+  #silent(tile) {
+    return this.#off(tile) || this.session.layerOff(tile.attention.name.replace(/\.\w+$/, ""));
+  }
+
   #choose(tile) {
     if (tile) this.session.look({ part: tile.attention.name, head: tile.head, shown: String(tile.head) });
   }
@@ -83,7 +88,7 @@ export class Atlas {
     const told = Object.entries(stats)
       .filter(([, values]) => values)
       .map(([name, values]) => `${name} ${number(values[tile.head], 2)}`);
-    const off = this.#off(tile) ? " (off)" : "";
+    const off = this.#silent(tile) ? " (off)" : "";
     return `${partName(tile.attention.name)}, head ${tile.head + 1}${off}: ${told.join(", ")}`;
   }
 
@@ -133,7 +138,8 @@ export class Atlas {
     const i = this.rows.findIndex((row) => row.some((tile) => this.#isChosen(tile)));
     const j = i < 0 ? 0 : this.rows[i].findIndex((tile) => this.#isChosen(tile));
     const count = plural(layered.flat().length, "head");
-    this.card.hint.textContent = `${count}. Click one to open it; its switch, or the space bar, turns it off.`;
+    const switches = session.source.live ? "; its switch, or the space bar, turns it off" : "";
+    this.card.hint.textContent = `${count}. Click one to open it${switches}.`;
     this.card.body.replaceChildren(this.about, this.board.root);
     this.board.show({
       key: `${run.id}|${state.sort}|${state.off}|${state.layersOff}`,
@@ -167,7 +173,7 @@ export class Atlas {
           .map((tile) => [
             tile.attention.name,
             tile.head + 1,
-            this.#off(tile) ? "off" : "on",
+            this.#silent(tile) ? "off" : "on",
             ...ORDERS.slice(1).map(([name]) => tile.attention.stats[name]?.[tile.head] ?? ""),
           ]),
       }),
@@ -206,8 +212,7 @@ export class Atlas {
     const { ink, paper, faint, fill } = pen.theme;
     const [x, y] = [panel.x + j * panel.cell[0] + 3, panel.y + i * panel.cell[1] + 1];
     const inner = side - 6;
-    const off =
-      this.#off(tile) || this.session.state.layersOff.split(";").includes(tile.attention.name.replace(/\.\w+$/, ""));
+    const off = this.#silent(tile);
     if (off) pen.hatch(x, y, inner, inner);
     else pen.image(x, y, inner, inner, image(tile.at));
     pen.rect(x, y, inner, inner, { stroke: faint, width: 0.7 });
@@ -234,7 +239,6 @@ export class Atlas {
     const { attention, state } = session;
     const tile = { attention, head: state.head, at: 0 };
     const layer = attention.name.replace(/\.\w+$/, "");
-    const layerOff = state.layersOff.split(";").includes(layer);
     const disabled = session.source.live ? null : true;
     const why = disabled ? "A recording cannot compute anew: start `clearhead explore` to switch heads off." : null;
     this.about.replaceChildren(
@@ -250,17 +254,18 @@ export class Atlas {
       }),
       button("Layer on", () => session.toggleLayer(layer), {
         role: "switch",
-        "aria-checked": String(!layerOff),
+        "aria-checked": String(!session.layerOff(layer)),
         class: "switch",
         disabled,
         title: why,
         "aria-label": `${partName(layer)}, the whole layer`,
       }),
-      button("All on again", () => session.set({ off: "", layersOff: "" }), {
-        disabled: !session.switched,
-        class: "all-on",
-      }),
-      ...(why ? [element("p", { class: "hint" }, why)] : []),
+      why
+        ? element("p", { class: "hint" }, why)
+        : button("All on again", () => session.set({ off: "", layersOff: "" }), {
+            disabled: !session.switched,
+            class: "all-on",
+          }),
     );
   }
 }

@@ -3,7 +3,7 @@
 import { BeamTree } from "./beam.js";
 import { Card } from "./card.js";
 import { button, element, slider } from "./dom.js";
-import { readOff } from "./store.js";
+import { readLayers, readOff } from "./store.js";
 import { number, percent, plural, visible } from "./text.js";
 
 const RIVALS = 4;
@@ -64,7 +64,7 @@ export class Decoding {
       top_p: topP,
       min_p: minP,
       off: readOff(off),
-      layers_off: layersOff.split(";").filter(Boolean),
+      layers_off: readLayers(layersOff),
       beams,
     };
   }

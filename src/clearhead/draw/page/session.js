@@ -1,7 +1,7 @@
 /** The model, the text that went through it, and what the reader looks at; every view asks here. */
 
 import { slotNames } from "./derive.js";
-import { Store, readOff, writeOff } from "./store.js";
+import { Store, plainName, readLayers, readOff, writeOff } from "./store.js";
 import { Refusal, openSource } from "./source.js";
 import { number, ordinal, partName, visible } from "./text.js";
 
@@ -48,7 +48,7 @@ export class Session {
       text,
       answer: answer || null,
       off: plain ? {} : readOff(off),
-      layers_off: plain ? [] : layersOff.split(";").filter(Boolean),
+      layers_off: plain ? [] : readLayers(layersOff),
       ...(sort === "importance" ? { importance: true } : {}),
     };
   }
@@ -64,11 +64,13 @@ export class Session {
     return this.runs.get(key);
   }
 
-  /** A recording has one text; a live page without one begins with an example. */
+  /** A recording has one text, and is switched as it was; a live page without one begins with an example. */
   async #fill() {
     const { live } = this.source;
-    if (!live) this.set({ text: (await this.source.run()).text, off: "", layersOff: "", answer: "" });
-    else if (!this.state.text) this.set({ text: this.model.examples?.[0] ?? "hello world" });
+    if (!live) {
+      const { text, off, layers_off } = await this.source.run();
+      this.set({ text, off: writeOff(off), layersOff: layers_off.join(";"), answer: "" });
+    } else if (!this.state.text) this.set({ text: this.model.examples?.[0] ?? "hello world" });
   }
 
   /** Runs what the state says, unless it was run before; an answer that a newer question has overtaken is dropped. */
@@ -131,7 +133,7 @@ export class Session {
   /** Which keys may not be seen: from the recorded scores, or from the kind of attention where they are not there. */
   async mask(attention, head) {
     const scores = await this.tensorIfAny(`${attention.name}.masked`, head);
-    if (!scores) return attention.kind === "masked" ? (i, j) => j > i : () => false;
+    if (!scores) return attention.kind === "masked" ? (i, j) => j - (attention.memory ?? 0) > i : () => false;
     const columns = scores.shape[1];
     return (i, j) => scores.data[i * columns + j] === -Infinity;
   }
@@ -200,9 +202,13 @@ export class Session {
     return this.run.predicts?.side ?? (this.run.sides.target ? "target" : Object.keys(this.run.sides)[0]);
   }
 
-  /** Heads by number that are switched off in an attention. */
+  /** Heads by number that are switched off in an attention, which means in all rounds of it. */
   offIn(part) {
-    return readOff(this.state.off)[part] ?? [];
+    return readOff(this.state.off)[plainName(part)] ?? [];
+  }
+
+  layerOff(layer) {
+    return readLayers(this.state.layersOff).includes(plainName(layer));
   }
 
   get switched() {
@@ -211,16 +217,15 @@ export class Session {
 
   /** Turns one head off, or on again. */
   toggle(part, head) {
-    const off = readOff(this.state.off);
-    const heads = new Set(off[part] ?? []);
+    const heads = new Set(this.offIn(part));
     if (!heads.delete(head)) heads.add(head);
-    this.set({ off: writeOff({ ...off, [part]: [...heads] }) });
+    this.set({ off: writeOff({ ...readOff(this.state.off), [plainName(part)]: [...heads] }) });
   }
 
   /** Turns a whole layer off, or on again. */
   toggleLayer(layer) {
-    const layers = new Set(this.state.layersOff.split(";").filter(Boolean));
-    if (!layers.delete(layer)) layers.add(layer);
+    const layers = new Set(readLayers(this.state.layersOff));
+    if (!layers.delete(plainName(layer))) layers.add(plainName(layer));
     this.set({ layersOff: [...layers].sort().join(";") });
   }
 

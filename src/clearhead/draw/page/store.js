@@ -119,6 +119,11 @@ export function readOff(words) {
   return off;
 }
 
+/** `encoder.0;decoder.1` -> ["encoder.0", "decoder.1"]. @param {string} words */
+export function readLayers(words) {
+  return words.split(";").filter(Boolean);
+}
+
 /** @param {Record<string, number[]>} off */
 export function writeOff(off) {
   return Object.keys(off)
