@@ -13,8 +13,10 @@ import torch
 from PIL import Image
 
 from clearhead.tasks.cells import Place
+from clearhead.tasks.contributions import contributions
 from clearhead.tasks.inspecting import inspect, off_of
 from clearhead.tasks.loading import load_model
+from clearhead.tasks.overview import attentions_of
 from clearhead.tasks.page import page_of
 from clearhead.tasks.viewing import Viewer
 from clearhead.tasks.walk import cell_of
@@ -180,6 +182,46 @@ def test_a_page_saved_with_parts_off_says_so(page: Any, viewer: Viewer, tmp_path
     assert silent == [*(("encoder.0.attention", head) for head in heads["encoder.0.attention"]), (PART, HEAD)]
     assert page.locator("#switched").inner_text() == "1 head and 1 layer switched off."
     assert page.get_by_text("All on again").count() == 0
+
+
+def test_slots_of_memory_are_not_taken_for_tokens(page: Any, tmp_path: Path) -> None:
+    slots, part, head = 2, "decoder.0.attention", 1
+    viewer = tiny_viewer("encoder-decoder", layers=1, persistent=slots, positions="alibi")
+    inspection, file = inspect(viewer, TEXT), tmp_path / "page.html"
+    file.write_text(page_of(inspection.view, name="tiny"), encoding="utf-8")
+    sides = {name: side.tokens for name, side in inspection.view.sides.items()}
+    places = {place.name: place for place in attentions_of(viewer)}
+
+    def shown(card: str, **state: object) -> list[list[str]]:
+        page.goto(at(file.as_uri(), head=head, tables=card, **state))
+        page.reload()
+        return rows(page, card)
+
+    square = [
+        (name, query, key, weight)
+        for name in ("encoder.0.attention", "decoder.0.cross", part)
+        for query, row in zip(sides[places[name].queries], inspection.at(f"{name}.weights")[head].tolist(), strict=True)
+        for key, weight in zip(sides[places[name].keys], row[0 if "cross" in name else slots :], strict=True)
+    ]
+    said = shown("square", view="attention", mode="square", part=part)
+    assert [tuple(row[:3]) for row in said] == [row[:3] for row in square]
+    assert [float(row[3]) for row in said] == pytest.approx([row[3] for row in square], abs=1e-5)
+
+    moved = [
+        (name, query, key, norm / sum(row))
+        for name, norms in contributions(inspection)["norms"].items()
+        for query, row in zip(sides[places[name].queries], norms, strict=True)
+        for key, norm in zip(sides[places[name].keys], row[0 if "cross" in name else slots :], strict=True)
+        if norm / sum(row) >= 0.15
+    ]
+    moved.sort(key=lambda line: -line[3])
+    said = shown("flow", view="lens", edges=15)
+    assert [float(row[3]) for row in said] == pytest.approx([line[3] for line in moved], abs=1e-5)
+    assert sorted(row[:3] for row in said) == sorted([*line[:3]] for line in moved)
+
+    shown("formula", view="steps", part=part, stage=4)
+    bias_LM = torch.nn.functional.pad(inspection.at(f"{part}.bias")[head], (slots, 0))
+    assert torch.allclose(torch.tensor(numbers(page, "formula")), bias_LM, atol=1e-5)
 
 
 def test_the_picture_of_the_readme(browser: Any, tmp_path: Path) -> None:

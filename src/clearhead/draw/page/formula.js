@@ -55,7 +55,7 @@ export class Formula {
       masked: (i, j) => reached("masked") && masked(i, j) === -Infinity,
       scale:
         name === "weights" ? sharesOf(tensors[name].data, keys.length) : aroundZero(tensors[name].data, "around zero"),
-      place: (i, j) => ({ tap: `${attention.name}.${name}`, head, row: i, column: j }),
+      place: (i, j) => ({ tap: `${attention.name}.${name}`, head, row: i, column: j - (tensors[name].before ?? 0) }),
       looks: (i, j) => ({ row: i, column: j }),
       tells: (i, j) =>
         name === "weights"

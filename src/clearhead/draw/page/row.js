@@ -70,7 +70,7 @@ export class OneRow {
       tap: `${attention.name}.${name}`,
       head: tensors[name].group ?? head,
       row: j - (tensors[name].slots ?? 0),
-      column: at,
+      column: at - (tensors[name].before ?? 0),
     });
     const part = (id, given) => ({
       id,

@@ -19,7 +19,7 @@ export class Square {
       "One square",
       {
         says: (cell) => this.#says(cell),
-        picked: ({ panel, i, j }) => session.look({ part: panel.id, row: i, column: j, pinned: true }),
+        picked: ({ panel, i, j }) => session.look({ part: panel.id, row: i, column: panel.slots + j, pinned: true }),
       },
       session,
     );
@@ -35,10 +35,11 @@ export class Square {
 
   #says({ panel, i, j }) {
     if (panel.masked?.(i, j)) return "masked: a word may not read the words after it";
-    if (!this.session.state.mean) return this.session.reading(panel.attention, panel.head, i, j, panel.at);
+    const key = panel.slots + j;
+    if (!this.session.state.mean) return this.session.reading(panel.attention, panel.head, i, key, panel.whole);
     const [queries, keys] = this.session.names(panel.attention);
     const who = `${partName(panel.id)}, mean of all heads`;
-    return `${who}: “${queries[i]}” reads “${keys[j]}”, ${number(panel.at(i, j))}`;
+    return `${who}: “${queries[i]}” reads “${keys[key]}”, ${number(panel.at(i, j))}`;
   }
 
   /** The attention of a kind in the layer that is looked at, or in the nearest one that there is. */
@@ -85,11 +86,14 @@ export class Square {
     const above = aboveColumns(names, cell);
     const [x, y] = [beside, above.height + 24];
     const [x2, y2] = [x + source.length * cell + gap, y + source.length * cell + gap];
+    const remembers = parts.some(({ memory }) => memory);
+    const sums = `each row sums to 1${remembers ? " with what is read of memory" : ""}`;
     const scale = sharesOf(
       (function* all() {
         for (const { tensor } of made) yield* tensor.data;
       })(),
       names.length,
+      sums,
     );
     const places = [
       [x, y, source, source],
@@ -98,6 +102,7 @@ export class Square {
     ];
     const panels = made.map(({ attention, head, tensor }, at) => {
       const [left, top, rowNames, columnNames] = places[at];
+      const [slots, whole] = [attention.memory ?? 0, reader(tensor)];
       return {
         id: attention.name,
         attention,
@@ -107,9 +112,11 @@ export class Square {
         cell: [cell, cell],
         rows: rowNames.length,
         columns: columnNames.length,
-        at: reader(tensor),
+        slots,
+        whole,
+        at: (i, j) => whole(i, slots + j),
         scale,
-        masked: at === 2 ? causal : undefined,
+        masked: at === 2 ? (i, j) => causal(i, slots + j) : undefined,
         rowNames: at === 2 ? undefined : rowNames,
         columnNames: at === 0 ? columnNames : undefined,
       };
@@ -119,7 +126,8 @@ export class Square {
     const layer = partName(parts[2].name.replace(/\.\w+$/, "")).replace("decoder", "layer");
     const who = state.mean ? "mean of all heads" : `head ${state.head + 1} of each attention`;
     this.card.hint.textContent = capital(
-      `${layer}, ${who}. The encoder never sees the answer: that corner stays empty.`,
+      `${layer}, ${who}. The encoder never sees the answer: that corner stays empty.` +
+        (remembers ? " What is read of memory is left out." : ""),
     );
     this.card.body.replaceChildren(this.board.root);
     this.board.show({
@@ -135,7 +143,7 @@ export class Square {
       height,
       paint: (pen) => this.board.paint(pen),
       table: () => ({
-        caption: `The three attentions, ${who}; each row sums to 1`,
+        caption: `The three attentions, ${who}; ${sums}`,
         columns: ["attention", "reads", "is read", "weight"],
         rows: panels.flatMap((panel, at) =>
           places[at][2].flatMap((query, i) => places[at][3].map((key, j) => [panel.id, query, key, panel.at(i, j)])),

@@ -11,7 +11,7 @@ import { Together } from "./together.js";
  * @typedef {object} HeadView         what the pictures of the six steps are told
  * @property {import("./session.js").Attention} attention
  * @property {number} head
- * @property {Record<string, import("./source.js").Tensor & {group?: number, slots?: number}>} tensors
+ * @property {Record<string, import("./source.js").Tensor & {group?: number, slots?: number, before?: number}>} tensors
  * @property {string[]} queries
  * @property {string[]} keys
  * @property {number} row
@@ -27,6 +27,17 @@ function behindSlots(tensor, slots) {
   const data = new Float32Array((tensor.shape[0] + slots) * columns).fill(NaN);
   data.set(tensor.data, slots * columns);
   return { ...tensor, shape: [tensor.shape[0] + slots, columns], data, slots };
+}
+
+/** What positions add to the scores; to slots of memory, which have no position, it is nothing. */
+function besideSlots(tensor, slots) {
+  if (!tensor || !slots) return tensor;
+  const [rows, columns] = tensor.shape;
+  const data = new Float32Array(rows * (slots + columns));
+  for (let row = 0; row < rows; row++) {
+    data.set(tensor.data.subarray(row * columns, (row + 1) * columns), row * (slots + columns) + slots);
+  }
+  return { ...tensor, shape: [rows, slots + columns], data, before: slots };
 }
 
 export class Steps {
@@ -63,10 +74,11 @@ export class Steps {
       const group = whole.shape.length === 3 ? Math.floor((head * whole.shape[0]) / attention.heads) : 0;
       return behindSlots({ ...ofHead(whole, group), group }, attention.memory);
     };
+    const bias = async () => besideSlots(await session.tensorIfAny(`${attention.name}.bias`, head), attention.memory);
     const asked = {
       ...Object.fromEntries(["q", "scores", "scaled", "masked", "weights", "heads"].map((name) => [name, own(name)])),
       ...Object.fromEntries(["k", "v"].map((name) => [name, shared(name)])),
-      bias: session.biased(attention) ? session.tensorIfAny(`${attention.name}.bias`, head) : null,
+      bias: session.biased(attention) ? bias() : null,
       all: session.tensor(`${attention.name}.heads`),
       output: session.tensor(`${attention.name}.output`),
     };

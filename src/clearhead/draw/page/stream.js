@@ -97,7 +97,8 @@ export class Flow {
       const reads = attention.kind === "cross" ? blocks[stacks[0].name] : own;
       norms.forEach((row, i) => {
         const total = row.reduce((sum, value) => sum + value, 0) || 1;
-        row.forEach((value, j) => {
+        // Slots of memory come first: they are no tokens, and have no place in the picture.
+        row.slice(attention.memory ?? 0).forEach((value, j) => {
           if ((100 * value) / total < session.state.edges || !inside(own, i) || !inside(reads, j)) return;
           const level = attention.kind === "cross" ? reads.stack.layers.length : layer;
           edges.push({
