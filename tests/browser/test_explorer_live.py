@@ -224,6 +224,16 @@ def test_slots_of_memory_are_not_taken_for_tokens(page: Any, tmp_path: Path) -> 
     assert torch.allclose(torch.tensor(numbers(page, "formula")), bias_LM, atol=1e-5)
 
 
+def test_an_encoder_without_words_shows_what_moves(page: Any, tmp_path: Path) -> None:
+    viewer, file = tiny_viewer("encoder", layers=1, words=False), tmp_path / "page.html"
+    file.write_text(page_of(viewer.view(TEXT), name="tiny"), encoding="utf-8")
+    page.goto(at(file.as_uri(), view="lens"))
+    page.wait_for_selector("#card-flow svg")
+    page.wait_for_selector("#card-contributions canvas")
+    for card in ("lens", "shares"):
+        assert page.locator(f"#card-{card} .empty").inner_text()
+
+
 def test_the_picture_of_the_readme(browser: Any, tmp_path: Path) -> None:
     """`make screenshot` names a trained model and where its picture goes; without it, it is one of the tiny model."""
     named, out = os.environ.get("CLEARHEAD_SHOWN"), Path(os.environ.get("CLEARHEAD_SCREENSHOT", tmp_path / "page.png"))

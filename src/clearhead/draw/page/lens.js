@@ -1,7 +1,7 @@
 /** Each layer's guess: what the model would say if that layer were the last. */
 
 import { Board } from "./board.js";
-import { Card } from "./card.js";
+import { Card, orSay } from "./card.js";
 import { Contributions } from "./contributions.js";
 import { element } from "./dom.js";
 import { besideRows } from "./panel.js";
@@ -63,23 +63,27 @@ export class Lens {
   async update() {
     const { session } = this;
     const { run } = session;
-    let lens;
-    try {
-      lens = await session.ask((id) => session.source.lens(id));
-    } catch (error) {
-      this.card.say(session.explain(error));
-      return;
-    }
+    const lens = await orSay(session, this.card, () => session.ask((id) => session.source.lens(id)));
     if (run.id !== session.run.id && run !== session.run) return;
-    this.lens = lens;
-    this.tokens = session.tokens(lens.side).map(visible);
-    this.wanted = session.run.predicts?.tokens;
+    this.tokens = session.tokens(lens?.side ?? session.side).map(visible);
     const position = this.#position();
+    if (lens) this.#show(lens, position);
+    else this.shares.card.say("Without a guess above there is no word to take apart.");
+    await Promise.all([
+      lens && this.shares.update(lens, position),
+      this.flow.update(position),
+      this.contributions.update(),
+    ]);
+  }
+
+  #show(lens, position) {
+    const { session } = this;
+    this.lens = lens;
+    this.wanted = session.run.predicts?.tokens;
     const layer =
       session.state.layer < 0 ? lens.layers.length - 1 : Math.min(session.state.layer, lens.layers.length - 1);
     this.#showBoard(layer, position);
     this.#showGuesses(layer, position);
-    await Promise.all([this.shares.update(lens, position), this.flow.update(position), this.contributions.update()]);
   }
 
   /** Beside the map stand the words of one cell, where there is room for both. */
