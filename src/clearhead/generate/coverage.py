@@ -33,7 +33,9 @@ class Coverage:
         if self.looked_BTM is None:  # the tokens of a prompt are one hypothesis
             self.looked_BTM = _real(looks_BTM, self.count_B).sum(1, keepdim=True)
         else:
-            self.looked_BTM = self.looked_BTM + looks_BTM.reshape(self.looked_BTM.shape)
+            looks_BTM = looks_BTM.reshape(*self.looked_BTM.shape[:2], -1)
+            # Where the longest source has left, so have the positions that were padding to all others.
+            self.looked_BTM = self.looked_BTM[..., : looks_BTM.shape[-1]] + looks_BTM
         # Padding was looked at by nobody, and wants to be looked at by nobody.
         real_B1M = self.looked_BTM.amax(1, keepdim=True) > 0
         covered_BTM = torch.where(real_B1M, self.looked_BTM.clamp(max=1), 1.0)
