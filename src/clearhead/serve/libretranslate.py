@@ -1,8 +1,8 @@
 """LibreTranslate's addresses: /translate, by JSON or form, and /languages."""
 
 import json
+import re
 from collections import defaultdict
-from email import message_from_bytes, policy
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,6 +22,10 @@ __all__ = ["libretranslate_routes"]
 
 FORM, PARTS, JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
 FIELDS = 1_000
+HEAD = 1_024  # bytes that may stand before the text of a part
+BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))\s*(?:;|$)', re.IGNORECASE)
+NAMED = re.compile(rb'content-disposition:\s*form-data\s*;\s*name=("?)([^\s;"]+)\1\s*', re.IGNORECASE)
+CODED = re.compile(rb"content-transfer-encoding:\s*(?:base64|quoted-printable)", re.IGNORECASE)
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English",
     "es": "Spanish", "et": "Estonian", "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi",
@@ -45,8 +49,13 @@ def libretranslate_routes(context: Context) -> APIRouter:
     )
     async def translate(request: Request) -> TranslateAnswer:
         """Translate a text, or each of several."""
-        asked = _asked(await request.body(), request.headers.get("content-type", JSON))
-        context.keys.check(asked.api_key or bearer(request))
+        key, content_type = bearer(request), request.headers.get("content-type", JSON)
+        if key is not None:  # then nothing is read for whoever has a wrong one
+            context.keys.check(key)
+        fields = _fields(await request.body(), content_type)
+        if key is None:
+            context.keys.check(_key(fields))
+        asked = _asked(fields)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
         limits.check_texts(texts)
         limits.check("beams", asked.alternatives + 1, "translations")
@@ -103,20 +112,32 @@ def _translator(models: Models, asked: TranslateRequest) -> ServedTranslator:
     return fitting[0]
 
 
-def _asked(body: bytes, content_type: str) -> TranslateRequest:
+def _fields(body: bytes, content_type: str) -> Any:
+    """What the body says, not yet looked at."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in READERS:
         raise RefusedError(415, f"the body must be {JSON}, {FORM} or {PARTS}, not {kind[:60]}", "wrong_content_type")
     try:
-        return TranslateRequest.model_validate(READERS[kind](body, content_type))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the body"
-        raise RefusedError(400, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}", "invalid_value") from error
+        return READERS[kind](body, content_type)
     except (ValueError, RecursionError) as error:
         raise RefusedError(
             400, f"the body cannot be read as {kind}: it must be UTF-8, whole, and not nested deeply", "unreadable"
         ) from error
+
+
+def _key(fields: Any) -> str | None:
+    """The key that comes in the request itself."""
+    found = fields.get("api_key") if isinstance(fields, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _asked(fields: Any) -> TranslateRequest:
+    try:
+        return TranslateRequest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise RefusedError(400, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}", "invalid_value") from error
 
 
 def _of_json(body: bytes, content_type: str) -> Any:
@@ -129,15 +150,29 @@ def _of_form(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def _of_parts(body: bytes, content_type: str) -> dict[str, Any]:
-    head = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
-    message = message_from_bytes(head + body, policy=policy.HTTP)
+    """The parts between the boundaries, read as clients write them: `email` would take seconds for what some send."""
+    found = BOUNDARY.search(content_type)
+    if found is None:
+        raise ValueError("no boundary")
+    line = b"\r\n--" + (found[1] or found[2]).encode("latin-1")
+    _, *parts, end = (b"\r\n" + body).split(line, FIELDS + 1)
+    if not end.startswith(b"--"):
+        raise ValueError("no end, or too many parts before it")
     fields: dict[str, list[str]] = defaultdict(list)
-    for part in message.iter_parts():
-        name, payload = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
-        if not isinstance(name, str) or part.get_filename() is not None or not isinstance(payload, bytes):
-            raise ValueError("a part is no field")
-        fields[name].append(payload.decode("utf-8"))
+    for part in parts:
+        name, text = _field(part)
+        fields[name].append(text)
     return _single(fields)
+
+
+def _field(part: bytes) -> tuple[str, str]:
+    """The name of a part and its text; a file has more to its name."""
+    head, blank, text = part.partition(b"\r\n\r\n")
+    padding, *headers = head.split(b"\r\n") if len(head) <= HEAD else [head]
+    names = [found[2] for found in map(NAMED.fullmatch, headers) if found]
+    if not blank or padding.strip() or len(names) != 1 or any(map(CODED.match, headers)):
+        raise ValueError("a part is no field")
+    return names[0].decode("utf-8"), text.decode("utf-8")
 
 
 def _single(fields: dict[str, list[str]]) -> dict[str, Any]:

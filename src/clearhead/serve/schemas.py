@@ -43,7 +43,7 @@ Temperature = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**48)]
 Stops = StrictStr | Annotated[list[StrictStr], Field(max_length=16)]
-Texts = StrictStr | list[StrictStr]
+Texts = StrictStr | Annotated[list[StrictStr], Field(fail_fast=True)]
 
 
 class _Form(BaseModel):

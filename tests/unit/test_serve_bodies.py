@@ -1,0 +1,111 @@
+"""Bodies of /translate: forms and parts as clients write them, what cannot be read, and the key before all else."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.unit.serving import House, Tiny, house, tiny
+
+KEY = "first-secret-key"
+UPLOAD = b'--x\r\nContent-Disposition: form-data; name="q"; filename="/etc/x"\r\n\r\na\r\n--x--'
+ASKED = {"q": "a b", "source": "fr", "target": "en"}
+PARTS = "multipart/form-data; boundary=x"
+
+
+@pytest.fixture(scope="module")
+def models() -> Tiny:
+    return tiny()
+
+
+@pytest.fixture(scope="module")
+def server(models: Tiny) -> Iterator[House]:
+    with house(models) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def locked(models: Tiny) -> Iterator[House]:
+    with house(models, keys=(KEY,)) as made:
+        yield made
+
+
+def code(answer: httpx.Response, status: int) -> str:
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"]["code"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/x-www-form-urlencoded", b"q=%ff&source=fr&target=en", 400),
+        ("application/x-www-form-urlencoded", b"a=1&" * 2_000, 400),
+        ("application/x-www-form-urlencoded", b"q=a&source=fr&source=de&target=en", 400),
+        ("multipart/form-data", b"no boundary", 400),
+        ("multipart/form-data; boundary=x", UPLOAD, 400),
+        ("text/plain", b"q=a", 415),
+    ],
+)  # fmt: skip
+def test_forms_that_cannot_be_read(server: House, kind: str, body: bytes, status: int) -> None:
+    code(server.post("/translate", content=body, headers={"content-type": kind}), status)
+
+
+def part(text: bytes, more: bytes = b"") -> bytes:
+    return b'--x\r\nContent-Disposition: form-data; name="q"' + more + b"\r\n\r\n" + text + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        part(b"a") * 1_001 + b"--x--",
+        part(b"a", b"; a=b" * 300) + b"--x--",
+        part(b"a", b"\r\nX-Long: " + b"a" * 2_000) + b"--x--",
+        part(b"YQ==", b"\r\nContent-Transfer-Encoding: base64") + b"--x--",
+        part(b"a"),
+        part(b"\xff") + b"--x--",
+        b"--x\r\n\r\na\r\n--x--",
+        b"--xy\r\nContent-Disposition: form-data; name=q\r\n\r\na\r\n--x--",
+    ],
+    ids=["parts", "parameters", "header", "base64", "endless", "latin", "nameless", "another"],
+)
+def test_parts_that_cannot_be_read(server: House, body: bytes) -> None:
+    assert code(server.post("/translate", content=body, headers={"content-type": PARTS}), 400) == "unreadable"
+
+
+@pytest.mark.parametrize("text", ["a b", "", "a\r\nb\r\n", "--x\r\na", "\r\n\r\na", "é — \u2028", "a\r\n--x--y"])
+def test_parts_are_read_to_the_letter(server: House, text: str) -> None:
+    """What httpx writes as parts says what it says as JSON."""
+    fields = {**ASKED, "q": text}
+    answer = server.post("/translate", files={name: (None, value) for name, value in fields.items()})
+    assert answer.status_code == 200
+    assert answer.json() == server.post("/translate", fields).json()
+    several = [("q", (None, text)), ("q", (None, "b")), ("model", (None, "demo"))]
+    both = server.post("/translate", files=several).json()
+    assert both == server.post("/translate", {"q": [text, "b"], "model": "demo"}).json()
+
+
+@pytest.mark.parametrize(
+    "kind", ['Multipart/Form-Data; charset=utf-8; Boundary="x"', "multipart/form-data;boundary=x; a=b"]
+)
+def test_parts_of_other_hands(server: House, kind: str) -> None:
+    body = (
+        b"to be ignored\r\n--x \r\ncontent-type: text/plain\r\nCONTENT-DISPOSITION:form-data;name=model\r\n\r\ndemo\r\n"
+        + part(b"a b")
+        + b"--x--\r\nand so is this"
+    )
+    answer = server.post("/translate", content=body, headers={"content-type": kind})
+    assert answer.json() == server.post("/translate", {"q": "a b", "model": "demo"}).json()
+
+
+@pytest.mark.parametrize(
+    ("key", "body"),
+    [
+        ("wrong-key", b"[" * 5_000),
+        (None, b'{"q": [0], "nobody": 1}'),
+        (None, b'{"q": "a", "api_key": 1}'),
+        (None, b"[]"),
+    ],
+)
+def test_the_key_comes_before_the_rest(locked: House, key: str | None, body: bytes) -> None:
+    headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
+    assert code(locked.post("/translate", content=body, headers=headers), 401) == "wrong_api_key"
