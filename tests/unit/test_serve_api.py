@@ -191,6 +191,20 @@ def test_translate_lists_and_alternatives(models: Tiny, server: House) -> None:
     assert single == {"translatedText": found[0][0], "alternatives": found[0][1:]}
 
 
+@pytest.mark.parametrize("alternatives", [0, 2])
+def test_a_sentence_has_its_limits(models: Tiny, alternatives: int) -> None:
+    """Not more is read than one step may have, and not more is written than an answer may have, also in a search."""
+    beams = {"beams": alternatives + 1, "best": alternatives + 1}
+    body = {"model": "demo", "alternatives": alternatives}
+    with house(models, budget=Budget(tokens=8), limits=Limits(tokens=3)) as made:
+        long = made.post("/translate", {**body, "q": ["a", "a b c d e f a b c"]})
+        assert "a sentence has 9 tokens, and at most 8" in refusal(long, 400)
+        found = made.post("/translate", {**body, "q": "a b c d e f a b"}).json()
+    (answers,) = models.translator.answers(["a b c d e f a b"], longest=3, **beams)
+    assert [found["translatedText"], *found.get("alternatives", [])] == [one.text for one in answers]
+    assert max(len(one.tokens) for one in answers) == 3
+
+
 def test_languages(server: House) -> None:
     assert server.get("/languages").json() == [{"code": "fr", "name": "French", "targets": ["en"]}]
 

@@ -2,6 +2,7 @@
 
 from asyncio import wrap_future
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from itertools import islice
 from typing import Any, final
 
@@ -15,6 +16,7 @@ from clearhead.generate.filters import history_filters
 from clearhead.generate.greedy import take_best
 from clearhead.generate.sample import drawing
 from clearhead.serve.engine import Between, Engine
+from clearhead.serve.guards import RefusedError
 from clearhead.serve.limits import Limits
 from clearhead.serve.work import Budget, Line
 from clearhead.tasks.answers import Answer, best_together, names_of
@@ -59,7 +61,7 @@ class ServedTranslator:
     async def answers(self, texts: list[str], options: dict[str, Any]) -> list[list[Answer]]:
         """The best translations of each text; what `Translator.answers` gives."""
         self.engine.check()
-        request = self.working.request(options)
+        request = replace(self.working.request(options), most=self.limits.tokens)
         self.limits.check("beams", request.decoding.beams, "beams")
         paragraphs = [Paragraph.of(text) for text in texts]
         sentences = [sentence for paragraph in paragraphs for sentence in paragraph.sentences]
@@ -75,19 +77,30 @@ class ServedTranslator:
     async def _found(self, sentences: Sequence[Sentence], request: Request) -> list[Found]:
         """The translations of each sentence, in the order of the sentences."""
         decoding = request.decoding
+        rows = self.working.reader.encode_batch([sentence.text for sentence in sentences])
+        self._check_read(max(map(len, rows), default=0))
         if decoding.searches or decoding.contrast or decoding.best > 1:
             # Contrastive search looks into the model, and cannot be interrupted.
             working = self.working if decoding.contrast else self.searching
             return await wrap_future(self.engine.call(request, lambda items: working.decode(items, request), sentences))
-        rows = self.working.reader.encode_batch([sentence.text for sentence in sentences])
         lines = {number: self._line(row, request) for number, row in enumerate(rows) if row}
         found = await wrap_future(self.engine.write([*lines.values()]))
         written = dict(zip(lines, found, strict=True))
         each = (written.get(number, Decoded()) for number in range(len(rows)))
         return [Found([one], [one.score]) for one in each]
 
+    def _check_read(self, tokens: int) -> None:
+        """Refuse a sentence that is too long for the model, or for one step: no step can be interrupted."""
+        self.working.check_fits(tokens)
+        most = self.engine.budget.tokens
+        if tokens > most:
+            raise RefusedError(
+                400,
+                f"a sentence has {tokens:,} tokens, and at most {most:,} are read at once: break it up",
+                "sentence_too_long",
+            )
+
     def _line(self, source: list[int], request: Request) -> Line:
-        self.working.check_fits(len(source))
         longest = self.working.limit(len(source), 0, request)
         return Line(list(self.working.frame.begin), longest, manner_of(request.decoding, self.ends), source)
 

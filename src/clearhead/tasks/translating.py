@@ -41,10 +41,15 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """How to translate; `longest` is None where the length of the source decides how long a translation may become."""
+    """How to translate.
+
+    longest   None where the length of the source decides how long a translation may become
+    most      what it may not exceed even then
+    """
 
     decoding: Decoding
     longest: int | None = None
+    most: int | None = None
 
 
 @final
@@ -174,6 +179,7 @@ class Translating:
         longest = request.longest
         if longest is None:
             longest = max(1, int(usual["longest_ratio"] * tokens + usual["longest_extra"]) - prefix)
+        longest = longest if request.most is None else min(longest, request.most)
         if self.positions is None:
             return longest
         before = prefix + len(self.frame.begin) - 1
