@@ -1,5 +1,7 @@
 """`generate` of transformers and our decoding, with the same weights: the same words, and the same scores."""
 
+from collections.abc import Set
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -59,12 +61,14 @@ def padded(rows: list[list[int]], *, left: bool) -> tuple[Tensor, Tensor]:
     return torch.tensor(token), (torch.tensor(token) != PAD).long()
 
 
-def of_theirs(found: Any, prompt: int, times: int) -> list[list[tuple[list[int], float | None]]]:
+def of_theirs(
+    found: Any, prompt: int, times: int, ends: Set[int] = frozenset({EOS})
+) -> list[list[tuple[list[int], float | None]]]:
     """What theirs has written, without prompt and end, by rows."""
     ranks = found.sequences_scores.tolist() if "sequences_scores" in found else [None] * len(found.sequences)
     answers = []
     for text, rank in zip(found.sequences[:, prompt:].tolist(), ranks, strict=True):
-        answers.append((text[: text.index(EOS)] if EOS in text else text, rank))
+        answers.append(([*takewhile(lambda token: token not in ends, text)], rank))
     return [answers[start : start + times] for start in range(0, len(answers), times)]
 
 
@@ -91,6 +95,22 @@ def test_gpt2_writes_the_same(seed: int, case: dict[str, Any]) -> None:
         expected = of_theirs(found, len(row), case.get("num_return_sequences", 1))
         prompts = Prompts(torch.tensor([row]), [LONGEST], EOS)
         same(search(ours, ours.start(), prompts, decoding_of(options(case))), expected)
+
+
+@pytest.mark.filterwarnings("ignore")  # of theirs
+@pytest.mark.parametrize("early", EARLY)
+@pytest.mark.parametrize("ends", [{EOS, 3}, {*range(12)}])
+def test_many_tokens_that_end_leave_room_for_those_that_go_on(ends: set[int], early: bool | str) -> None:
+    """However many of the best candidates end, as many as there are beams go on."""
+    case = options({"num_beams": 3, "num_return_sequences": 3, "length_penalty": 4.0, "early_stopping": early})
+    for seed in range(4):
+        theirs, ours = gpt2(seed)
+        found = theirs.generate(
+            torch.tensor([[5, 7]]), attention_mask=torch.ones(1, 2), **case, eos_token_id=sorted(ends),
+            do_sample=False, return_dict_in_generate=True, output_scores=True,
+        )  # fmt: skip
+        prompts = Prompts(torch.tensor([[5, 7]]), [LONGEST], ends)
+        same(search(ours, ours.start(), prompts, decoding_of(case)), of_theirs(found, 2, 3, ends))
 
 
 @pytest.mark.filterwarnings("ignore")  # of theirs

@@ -2,8 +2,9 @@
 
     score(Y) = log p(Y) / |Y|^α + coverage(Y)           |Y| counts the tokens written, `eos` among them
 
-The rules are those of transformers, so that the same weights give the same words: of the 2 · beams best candidates,
-those among the first `beams` that end are finished, and the first `beams` that do not end go on.
+The rules are those of transformers, so that the same weights give the same words: of the 2 · beams best candidates
+(more where several tokens end), those among the first `beams` that end are finished, and the first `beams` that do not
+end go on.
 """
 
 from collections import Counter
@@ -63,6 +64,11 @@ class Node:
     @property
     def tokens(self) -> list[int]:
         return [node.token for node in self.path()]
+
+
+def _enough(beams: int, ends: Set[int]) -> int:
+    """So many candidates that `beams` of them go on, though every hypothesis may end in every way."""
+    return max(2, 1 + len(ends)) * beams
 
 
 def _in_banks(offer: Sequence[Candidate], before: Sequence[Node], ends: Set[int], steps_left: int) -> list[Candidate]:
@@ -144,19 +150,19 @@ def _offers(
     logits_BTV: Tensor, searches: Sequence["_Search"], filters: Sequence[Filter], decoding: Decoding
 ) -> list[list[Candidate]]:
     """What may follow the hypotheses of each row, best first: all that any rule of choosing could want."""
-    beams = decoding.beams
+    most = _enough(decoding.beams, searches[0].ends)
     normaliser_BT1 = normaliser(logits_BTV)
     if decoding.required or filters:
         score_BTV = _filtered(logits_BTV - normaliser_BT1, searches, filters)
-        score_BTK, token_BTK = best(score_BTV, 2 * beams)
+        score_BTK, token_BTK = best(score_BTV, most)
     else:
         score_BTV = logits_BTV
-        score_BTK, token_BTK = best(score_BTV.float(), 2 * beams)
+        score_BTK, token_BTK = best(score_BTV.float(), most)
         score_BTK = score_BTK - normaliser_BT1
     total_BT1 = torch.tensor([search.totals for search in searches], device=logits_BTV.device)[..., None]
     total_BX = (total_BT1 + score_BTK).flatten(1)
     # One beam of all is chosen from the best few; groups and required words choose from all that was found.
-    kept = total_BX.shape[1] if decoding.groups > 1 or decoding.required else min(2 * beams, total_BX.shape[1])
+    kept = total_BX.shape[1] if decoding.groups > 1 or decoding.required else min(most, total_BX.shape[1])
     total_BK, place_BK = total_BX.topk(kept)
     columns = (x.flatten(1).gather(1, place_BK).tolist() for x in (score_BTK, token_BTK))
     rows = zip(total_BK.tolist(), *columns, (place_BK // score_BTK.shape[2]).tolist(), strict=True)
@@ -219,8 +225,8 @@ class _Search:
         self.running, self.parents = [], []
         ended: list[Node] = []
         for group in range(decoding.groups):
-            room = in_group
-            for rank, one in enumerate(self._ranked(offer, before, group)[: 2 * in_group]):
+            room, most = in_group, _enough(in_group, self.ends)
+            for rank, one in enumerate(self._ranked(offer, before, group)[:most]):
                 node = before[one.parent].child(one)
                 if one.token in self.ends or length == self.longest:
                     if rank < in_group and not self._known(node):
