@@ -73,7 +73,7 @@ def test_unknown_labels_and_unequal_numbers_are_refused() -> None:
         span_f1([], [])
 
 
-tag = st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"])
+tag = st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "B", "I"])
 
 
 def spans_by_definition(tags: list[str]) -> set[Span]:
@@ -83,9 +83,10 @@ def spans_by_definition(tags: list[str]) -> set[Span]:
         for stop in range(start + 1, len(tags) + 1):
             kind = tags[start][2:]
             before = tags[start - 1] if start else "O"
-            opens = tags[start][0] == "B" or (tags[start][0] == "I" and before[2:] != kind)
-            goes_on = all(tags[place] == f"I-{kind}" for place in range(start + 1, stop))
-            ends = stop == len(tags) or tags[stop] != f"I-{kind}"
+            inside = f"I-{kind}" if kind else "I"
+            opens = tags[start][0] == "B" or (tags[start][0] == "I" and (before == "O" or before[2:] != kind))
+            goes_on = all(tags[place] == inside for place in range(start + 1, stop))
+            ends = stop == len(tags) or tags[stop] != inside
             if tags[start] != "O" and opens and goes_on and ends:
                 found.add(Span(kind, start, stop))
     return found

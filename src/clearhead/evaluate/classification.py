@@ -64,13 +64,14 @@ def spans(tags: Sequence[str]) -> set[Span]:
     [Span(kind='LOC', start=3, stop=4), Span(kind='PER', start=0, stop=2)]
     """
     found: set[Span] = set()
-    kind, start = "", 0
+    kind: str | None = None  # of the span that is open; tags without a kind have the kind ""
+    start = 0
     for place, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
-        if kind and (mark != "I" or name != kind):
+        if kind is not None and (mark != "I" or name != kind):
             found.add(Span(kind, start, place))
-            kind = ""
-        if mark in ("B", "I") and not kind:
+            kind = None
+        if mark in ("B", "I") and kind is None:
             kind, start = name, place
     return found
 
