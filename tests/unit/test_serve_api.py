@@ -99,6 +99,38 @@ def test_several_answers_are_drawn_as_without_a_server(models: Tiny, server: Hou
     assert [one["index"] for one in choices] == [0, 1, 2]
 
 
+def with_usual(models: Tiny, **generation: Any) -> Tiny:
+    """The same models; what its directory says is usual for the language model is this."""
+    parts = models.writer.parts
+    return replace(
+        models, writer=LanguageModel(replace(parts, settings=replace(parts.settings, generation=generation)))
+    )
+
+
+@pytest.mark.parametrize("usual", [{"temperature": 0.7}, {"num_beams": 3}], ids=str)
+def test_one_answer_is_one_whatever_is_usual_for_the_model(models: Tiny, usual: dict[str, Any]) -> None:
+    prompts = ["the cat", "a mat"]
+    said = models.writer.generate(prompts, longest=6, seed=3, **usual)
+    alone = [prompt + text for prompt, text in zip(prompts, said, strict=True)]
+    body = {"model": "gpt", "prompt": prompts, "max_tokens": 6, "seed": 3, "echo": True}
+    with house(with_usual(models, num_return_sequences=2, **usual)) as made:
+        assert [one["text"] for one in made.post("/v1/completions", body).json()["choices"]] == alone
+        streamed = ["", ""]
+        for event in events(made.post("/v1/completions", {**body, "stream": True})):
+            streamed[event["choices"][0]["index"]] += event["choices"][0]["text"]
+        assert streamed == alone
+
+
+def test_several_answers_of_a_model_that_draws_as_a_rule(models: Tiny) -> None:
+    body = {"model": "gpt", "prompt": "the", "max_tokens": 8, "n": 2, "seed": 5}
+    (alone,) = models.writer.answers(["the"], longest=8, best=2, temperature=0.7, seed=5)
+    with house(with_usual(models, temperature=0.7)) as made:
+        choices = made.post("/v1/completions", body).json()["choices"]
+        assert sorted(one["text"] for one in choices) == sorted(one.text for one in alone)
+        refused = made.post("/v1/completions", {**body, "temperature": 0, "stream": True})
+        assert "temperature must be above 0" in refusal(refused, 400)
+
+
 def test_what_is_drawn_without_a_seed_differs(server: House) -> None:
     body = {"model": "gpt", "prompt": "the", "max_tokens": 20, "temperature": 2.0}
     assert len({server.post("/v1/completions", body).json()["choices"][0]["text"] for _ in range(4)}) > 1

@@ -126,8 +126,6 @@ class _Asked:
 
 async def _answer(work: _Asked, form: Form, deadline: float) -> Response:
     asked = form.asked
-    if asked.n > 1 and not asked.temperature:
-        raise RefusedError(400, f"n={asked.n} answers differ only if they are drawn: temperature must be above 0", "n")
     if asked.stream:
         outbox = Outbox()
         begun = asyncio.ensure_future(work.begin(asked, outbox.tell))

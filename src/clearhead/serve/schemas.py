@@ -95,8 +95,7 @@ class Sampling(_Form):
     def options(self, longest: int | None) -> dict[str, Any]:
         """The same, by the names that decoding has for it."""
         names = ("temperature", "top_p", "seed", "top_k", "min_p", "repetition_penalty", "stop")
-        several = {"best": self.n} if self.n > 1 else {}
-        return {"longest": longest, **{name: getattr(self, name) for name in names}, **several}
+        return {"longest": longest, "best": self.n, **{name: getattr(self, name) for name in names}}
 
 
 class CompletionRequest(Sampling):

@@ -108,9 +108,12 @@ class ServedWriter:
 
     def _checked(self, rows: Sequence[Sequence[int]], options: Mapping[str, Any]) -> Writing:
         """How these rows are to be gone on with; what is drawn without a seed is drawn by chance."""
-        writing = Writing(self.parts, options)
-        if writing.decoding.temperature and options.get("seed") is None:
-            writing = Writing(self.parts, {**options, "seed": randbits(32)})
+        writing, best = Writing(self.parts, {**options, "best": 1}), options.get("best", 1)
+        if writing.decoding.temperature:
+            seed = options.get("seed")
+            writing = Writing(self.parts, {**options, "seed": randbits(32) if seed is None else seed})
+        elif best > 1:
+            raise RefusedError(400, f"n={best} answers differ only if they are drawn: temperature must be above 0", "n")
         longest = writing.decoding.longest
         self.limits.check("tokens", longest, "tokens")
         self.limits.check("beams", writing.decoding.beams, "beams")
