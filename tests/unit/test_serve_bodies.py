@@ -1,5 +1,6 @@
 """Bodies of /translate: forms and parts as clients write them, what cannot be read, and the key before all else."""
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -109,3 +110,23 @@ def test_parts_of_other_hands(server: House, kind: str) -> None:
 def test_the_key_comes_before_the_rest(locked: House, key: str | None, body: bytes) -> None:
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
     assert code(locked.post("/translate", content=body, headers=headers), 401) == "wrong_api_key"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"q": "a", "source": "\\ud800", "target": "en"}', 400),
+        (b'{"q": "a", "source": "fr", "target": "\\udfff"}', 400),
+        (b'{"q": "a", "model": "\\ud800"}', 404),
+    ],
+)
+def test_half_characters_are_told_in_whole_ones(server: House, body: bytes, status: int) -> None:
+    answer = server.post("/translate", content=body, headers={"content-type": "application/json"})
+    code(answer, status)
+    assert re.search(r"\\ud[8f]", answer.json()["error"]["message"])
+
+
+def test_half_characters_are_no_key(locked: House) -> None:
+    body = b'{"q": "a", "api_key": "\\ud800"}'
+    answer = locked.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert code(answer, 401) == "wrong_api_key"

@@ -152,7 +152,9 @@ def _sentence(error: RequestValidationError) -> str:
 
 
 def _response(refusal: RefusedError) -> JSONResponse:
-    content = error_body(refusal.status, refusal.message, refusal.code)
+    # A message may quote half a character, which JSON can write and UTF-8 cannot.
+    message = refusal.message.encode("utf-8", "backslashreplace").decode()
+    content = error_body(refusal.status, message, refusal.code)
     return JSONResponse(content, refusal.status, headers=refusal.headers)
 
 

@@ -72,4 +72,4 @@ def _lines(file: Path) -> list[str]:
 
 
 def _digest(key: str) -> bytes:
-    return sha256(key.encode("utf-8", "surrogateescape")).digest()
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()
