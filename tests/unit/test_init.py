@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,14 @@ from torch import Tensor, nn
 
 from clearhead.nn.attention import Biases, MultiHeadAttention
 from clearhead.nn.feedforward import FeedForward
-from clearhead.nn.init import INITS, profile_admin
+from clearhead.nn.init import INITS, profile_admin, wants_profile
 from clearhead.nn.residual import RESIDUALS, Residual, Scale
 from clearhead.nn.stack import Stack
 from clearhead.tap import watching
+from clearhead.train.job import Job
+from clearhead.train.loop import train
+from clearhead.train.loss import Terms, cross_entropy
+from clearhead.train.settings import Training
 from tests.unit.small import MODES, read, small_model, tokens
 
 WIDTH, HIDDEN, HEADS = 64, 192, 4
@@ -224,6 +230,46 @@ def test_a_profile_leaves_no_hook_and_no_gradient() -> None:
     assert all(p.grad is None for p in model.parameters())
     assert not any(m.see_branch.watched for m in model.modules() if isinstance(m, Residual))
     assert all(m.keep.gain.requires_grad for m in model.modules() if isinstance(m, Residual))
+
+
+def lesson(token_BL: Tensor) -> Job[Tensor]:
+    """Predict each token, given it."""
+
+    def loss(model: nn.Module, token_BL: Tensor) -> Terms:
+        return {"loss": cross_entropy(read(model, token_BL).flatten(0, 1), token_BL.flatten())}
+
+    return Job(loss, lambda token_BL: {"loss": token_BL.numel()}, lambda step: [token_BL])
+
+
+def gains(model: nn.Module) -> list[float]:
+    return [m.keep.gain.mean().item() for m in model.modules() if isinstance(m, Residual)]
+
+
+def test_training_profiles_a_new_model_by_its_first_batch_and_no_other(tmp_path: Path) -> None:
+    """Neither one that goes on, nor one that was trained before and now learns something else."""
+    model, token_BL = small_model("decoder_only", residual="admin", init="xavier"), tokens(4, 8)
+    variances = [*branch_variances(model, lambda: read(model, token_BL)).values()]
+    expected = [math.sqrt(1 + sum(variances[:place])) for place in range(len(variances))]
+    barely = Training(steps=1, learning_rate=1e-9, checkpoint_every=1, progress="quiet")
+    train(model, lesson(token_BL), barely, run_directory=tmp_path)
+    assert gains(model) == pytest.approx(expected, rel=1e-2)
+    assert max(expected) > 1.1
+    resumed = small_model("decoder_only", residual="admin", init="gpt2")
+    train(resumed, lesson(tokens(4, 8, seed=1)), replace(barely, steps=2), run_directory=tmp_path, resume=True)
+    assert gains(resumed) == pytest.approx(gains(model), abs=1e-6)
+    INITS["gpt2"](model)
+    train(model, lesson(token_BL), barely)
+    assert gains(model) == pytest.approx(gains(resumed), abs=1e-6)
+
+
+@pytest.mark.parametrize("residual", sorted({*RESIDUALS} - {"admin"}))
+def test_a_profile_is_for_admin_alone(residual: str) -> None:
+    model = small_model("decoder_only", residual=residual, init="xavier")
+    before = {name: tensor.clone() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+    assert not wants_profile(model)
+    profile_admin(model, lambda: read(model, tokens()))
+    after = dict([*model.named_parameters(), *model.named_buffers()])
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
 
 
 @pytest.mark.parametrize("residual", sorted(RESIDUALS))

@@ -16,7 +16,7 @@ from clearhead.nn.residual import Residual, Scale
 from clearhead.nn.stack import Stack
 from clearhead.tap import watching
 
-__all__ = ["INITS", "deepnorm", "gpt2", "normal", "profile_admin", "pytorch", "small", "t5", "xavier"]
+__all__ = ["INITS", "deepnorm", "gpt2", "normal", "profile_admin", "pytorch", "small", "t5", "wants_profile", "xavier"]
 
 
 def _attentions(model: nn.Module) -> Iterator[MultiHeadAttention]:
@@ -128,10 +128,17 @@ INITS: dict[str, Callable[[nn.Module], None]] = {
 }
 
 
+def wants_profile(model: nn.Module) -> bool:
+    """Whether the model has Admin's ω, and all of them are 1: neither set nor learned yet."""
+    omegas = [omega_D for module in model.modules() if (omega_D := _omega(module)) is not None]
+    return bool(omegas) and all(bool((omega_D == 1).all()) for omega_D in omegas)
+
+
 def profile_admin(model: nn.Module, run: Callable[[], object]) -> None:
     """Set Admin's ω of each residual to √(1 + Σ variances of the branches before it) [liu2020 §4.3].
 
-    One `run` of the model shows the variances; the 1 is that of the normalised stream which enters.
+    One `run` of the model shows the variances; the 1 is that of the normalised stream which enters. Training does this
+    with its first batch to every model that `wants_profile`.
     """
     for name, stack in model.named_modules():
         if not isinstance(stack, Stack):
@@ -143,9 +150,17 @@ def profile_admin(model: nn.Module, run: Callable[[], object]) -> None:
             run()
         total = 1.0
         for path, residual in residuals.items():
-            if isinstance(residual.keep, Scale):
-                residual.keep.gain.data.fill_(math.sqrt(total))
+            omega_D = _omega(residual)
+            if omega_D is not None:
+                omega_D.data.fill_(math.sqrt(total))
             total += variances[path]
+
+
+def _omega(module: nn.Module) -> nn.Parameter | None:
+    """Admin's ω of a residual: of all gains on what is kept, the only one that is learned."""
+    keep = module.keep if isinstance(module, Residual) else None
+    gain = keep.gain if isinstance(keep, Scale) else None
+    return gain if isinstance(gain, nn.Parameter) else None
 
 
 def _recorder(into: dict[str, float], path: str) -> Callable[[Tensor], Tensor]:

@@ -128,7 +128,7 @@ def rezero(at: Join) -> Residual:
 
 
 def admin(at: Join) -> Residual:
-    """LN(ω ⊙ x + F(x)), ω learned and first set by a profile of the branches' variances [liu2020]."""
+    """LN(ω ⊙ x + F(x)), ω learned; training first sets it by a profile of the branches' variances [liu2020]."""
     return Residual(after=at.norm(), keep=Scale(1.0, width=at.width, learned=True), dropout=at.dropout)
 
 

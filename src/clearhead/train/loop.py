@@ -3,6 +3,7 @@
 import time
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.init import profile_admin, wants_profile
 from clearhead.nn.weights import distinct, load_tensors
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.average import MovingAverage
@@ -22,6 +24,7 @@ from clearhead.train.job import Job
 from clearhead.train.log import Log, MetricsFile, Sink, TensorBoard, tensorboard_writer, view
 from clearhead.train.optim import build_optimizer, freeze, load_optimizer_state
 from clearhead.train.run import Run, linked, open_run
+from clearhead.train.seed import derive, seed_everything
 from clearhead.train.settings import Training
 from clearhead.train.speed import Meter, measure_peak
 from clearhead.train.step import DivergenceError, Result, Stepper
@@ -66,7 +69,9 @@ def train(
     with ExitStack() as stack:
         device = _prepare(model, job, training, run_directory, world)
         run = _open(run_directory, resume=resume, world=world, fleeting=fleeting)
-        saved = _load(model, run, world)
+        saved = _load(model, run)
+        if saved is None:
+            _begin(model, job, training, world, device)
         job = _arranged(model, job, training, world, device=device, stack=stack)
         state = _restore(model, training, saved)
         if run and world.leads:
@@ -123,15 +128,23 @@ def _open(directory: Path | None, *, resume: bool, world: World, fleeting: bool)
     return Run(directory, fleeting)
 
 
-def _load(model: nn.Module, run: Run | None, world: World) -> Saved | None:
-    """The run's last checkpoint, its weights put into the model; without one, rank 0's weights on every rank."""
+def _load(model: nn.Module, run: Run | None) -> Saved | None:
+    """The run's last checkpoint, its weights put into the model."""
     steps = run.steps() if run else []
     if run is None or not steps:
-        world.copy_from_leader(distinct(model).values())
         return None
     saved = read_checkpoint(run.folder(steps[-1]))
     load_tensors(model, saved.weights, source=run.folder(steps[-1]))
     return saved
+
+
+def _begin(model: nn.Module, job: Job[Batch], training: Training, world: World, device: torch.device) -> None:
+    """Rank 0's weights on every rank; first values that data decide are set by the first batch."""
+    if world.leads and wants_profile(model):
+        seed_everything(derive(training.seed, world.rank, 0))
+        for batch in job.batches(1)[:1]:
+            profile_admin(model, partial(job.loss, model, job.move(batch, device)))
+    world.copy_from_leader(distinct(model).values())
 
 
 def _arranged(
