@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -176,6 +176,8 @@ def test_a_target_with_missing_values_of_pandas_own_kind(dtype: str, cells: list
             works(X, target)
         with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
             regressor(epochs=1).fit(X, target)
+    with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
+        regressor(epochs=1).fit(X, pd.DataFrame({"one": y, "two": 1}))
 
 
 def test_a_class_of_one_row() -> None:

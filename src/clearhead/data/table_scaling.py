@@ -47,8 +47,8 @@ def fit_scaling(name: str, number_BC: Cells) -> Scaling:
 
 
 def _fit_quantiles(number_BC: Cells) -> dict[str, Cells]:
-    # DIFF[gorishniy2021 §4.3]: the authors' code adds noise, so that values that repeat come apart; its size is relative
-    # to no column, and drowns those of small numbers. The middle of a value's ranks (below) needs none.
+    # DIFF[gorishniy2021 §4.3]: the authors' code adds noise, so that values that repeat come apart; it grows as the
+    # spread of a column shrinks, and drowns small numbers. The middle of a value's ranks (below) needs none.
     rows = len(number_BC)
     rank_W = np.linspace(0, 1, min(rows, max(min(rows // 30, MOST), LEAST)))
     quantile_WC = np.nanquantile(number_BC, rank_W, axis=0)

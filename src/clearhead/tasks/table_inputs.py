@@ -74,7 +74,7 @@ def values_in(y: Any) -> Cells:
         raise DataError("a regressor requires y to be passed, but the target y is None")
     values = check_array(_plain(y), ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
     if values.dtype == object:
-        _refuse_missing(_missing(values).reshape(len(values), -1).any(1))
+        _refuse_missing(_missing(values))
     try:
         values = values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -98,8 +98,8 @@ def _plain(y: Any) -> Any:
 
 
 def _missing(values: Cells) -> Cells:
-    """Which of these objects stand for no value, in whatever way."""
-    missing: Cells = np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
+    """Which rows have an object that stands for no value, in whatever way."""
+    missing: Cells = np.vectorize(is_missing, otypes=[bool])(values).any(axis=tuple(range(1, values.ndim)))
     return missing
 
 
