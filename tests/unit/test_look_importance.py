@@ -1,11 +1,13 @@
 """Importance against finite differences, plain loops and scipy-free ranks; gates against their own distribution."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.ablate import ablate
@@ -16,13 +18,16 @@ from tests.unit.small import MODES, read, small_model, tokens
 
 
 def row_losses(model) -> Tensor:
-    """A sum of squares for each row, of logits or of vectors."""
-    return read(model, tokens()).square().sum((1, 2))
+    """A sum of cubes for each row, of logits or of vectors: that of squares is the same for all that is normalised."""
+    return read(model, tokens()).pow(3).sum((1, 2))
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_the_gradient_is_that_of_a_gate(mode: str) -> None:
-    model = small_model(mode).double()
+GATED = [(mode, {}) for mode in sorted(MODES)] + [("encoder_only", {"layers": 4, "distinct": 2})]
+
+
+@pytest.mark.parametrize(("mode", "layers"), GATED)
+def test_the_gradient_is_that_of_a_gate(mode: str, layers: dict[str, int]) -> None:
+    model = small_model(mode, **layers).double()
     found = by_gradient(model, lambda m: row_losses(m).sum())
     assert list(found) == attention_names(model)
     path, step = list(found)[-1], 1e-5
@@ -39,6 +44,20 @@ def test_the_gradient_is_that_of_a_gate(mode: str) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
     unit = by_gradient(model, lambda m: row_losses(m).sum(), unit=True)
     torch.testing.assert_close(unit[path], found[path] / found[path].norm())
+
+
+@pytest.mark.parametrize("layers", [{}, {"layers": 4, "distinct": 2}], ids=["own", "shared"])
+def test_rows_matter_alike_in_any_batches(layers: dict[str, int]) -> None:
+    model, token_BL = small_model("encoder_only", **layers, init="xavier").double(), tokens(8)
+
+    def loss(sizes: tuple[int, ...], model: nn.Module) -> Tensor:
+        return torch.cat([model(part)[:, :, 0].sum(1) for part in token_BL.split(sizes)]).sin().sum()
+
+    alone = [by_gradient(model, lambda m, row=row: m(row[None])[:, :, 0].sum().sin()) for row in token_BL]
+    for sizes in ((8,), (4, 4), (2, 2, 2, 2), (4, 3, 1)):
+        found = by_gradient(model, partial(loss, sizes))
+        for path, importance_H in found.items():
+            torch.testing.assert_close(importance_H, torch.stack([one[path] for one in alone]).mean(0))
 
 
 def test_ablation_is_the_growth_of_the_loss() -> None:

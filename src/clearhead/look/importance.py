@@ -5,6 +5,7 @@ of the model, `loss(model) -> Tensor`.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.ablate import ablate, attention_at
 from clearhead.nn.attention import MultiHeadAttention
+from clearhead.nn.stack import Stack
 from clearhead.tap import watching
 
 __all__ = ["HeadGates", "Importance", "attention_names", "by_ablation", "by_gradient", "spearman"]
@@ -31,18 +33,20 @@ def attention_names(model: nn.Module) -> list[str]:
 def by_gradient(model: nn.Module, loss: Loss, *, names: Sequence[str] | None = None, unit: bool = False) -> Importance:
     """I_h = E_x |∂L/∂ξ_h| = E_x |y_hᵀ ∂L/∂y_h| with a gate ξ_h = 1 on each head [michel2019 eq. 4].
 
-    The absolute value is taken for each row of the batch, so `loss` is best a sum over rows: where it is their mean,
+    The absolute value is taken for each row of each pass, so `loss` is best a sum over rows: where it is their mean,
     all numbers are smaller by the same factor.
 
     unit    each attention's numbers brought to length 1, as the paper does with each layer
     """
     paths = attention_names(model) if names is None else list(names)
-    gates: dict[str, list[Tensor]] = {path: [] for path in paths}
+    gates: dict[str, list[Tensor]] = {path: [] for path in paths}  # one in each pass, for all layers that share it
+    visits, visited = _visits(model), Counter[str]()
 
     def gated(path: str, y_BHLK: Tensor) -> Tensor:
-        gate_BH11 = torch.ones(*y_BHLK.shape[:2], 1, 1, dtype=y_BHLK.dtype, device=y_BHLK.device, requires_grad=True)
-        gates[path].append(gate_BH11)
-        return y_BHLK * gate_BH11
+        if visited[path] % (visits[path.rpartition(".")[0]] or 1) == 0:
+            gates[path].append(y_BHLK.new_ones(*y_BHLK.shape[:2], 1, 1, requires_grad=True))
+        visited[path] += 1
+        return y_BHLK * gates[path][-1]
 
     with watching(model, {f"{path}.heads": partial(gated, path) for path in paths}), torch.enable_grad():
         value = loss(model)
@@ -54,16 +58,15 @@ def by_gradient(model: nn.Module, loss: Loss, *, names: Sequence[str] | None = N
         felt = [gradient[:, :, 0, 0] for gradient in given if gradient is not None]
         if not felt:
             raise ConfigError(f"the loss does not depend on {path!r}: leave it out of `names`")
-        importance_H = _summed(felt).abs().mean(0)
+        importance_H = torch.cat(felt).abs().mean(0)
         found[path] = importance_H / importance_H.norm().clamp(min=1e-30) if unit else importance_H
     return found
 
 
-def _summed(felt_BH: Sequence[Tensor]) -> Tensor:
-    """The gates of one head together, where layers share it; of passes over other rows, one below the other."""
-    if len({len(gradient) for gradient in felt_BH}) == 1:
-        return torch.stack(list(felt_BH)).sum(0)
-    return torch.cat(list(felt_BH))
+def _visits(model: nn.Module) -> Counter[str]:
+    """How often one pass goes through each layer: several times where layers share their weights (ALBERT)."""
+    stacks = ((path, stack) for path, stack in model.named_modules() if isinstance(stack, Stack))
+    return Counter(f"{path}.{layer}".lstrip(".") for path, stack in stacks for layer in stack.rounds)
 
 
 @torch.no_grad()
