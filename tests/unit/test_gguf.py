@@ -15,6 +15,7 @@ from torch import Tensor
 
 from clearhead.convert.gguf import GgufFile, halves_together, llama3_scaling
 from clearhead.convert.gguf_tokenizer import CUTTINGS
+from clearhead.convert.load import model_of
 from clearhead.data.sentencepiece_file import read_sentencepiece
 from clearhead.data.tokenizers import SPECIALS, Tokenizer
 from clearhead.errors import CheckpointError
@@ -134,6 +135,41 @@ def test_settings_that_few_files_have(tmp_path: Path) -> None:
     assert file.chat_template == "{{ messages }}"
     assert GgufFile(write(tmp_path / "b.gguf", tensors(), architecture="qwen2")).config["model_type"] == "qwen2"
     assert GgufFile(tmp_path / "b.gguf").chat_template is None
+
+
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({"scale_linear": 4.0}, 4.0),
+        ({"scaling.factor": 4.0}, 4.0),
+        ({"scaling.factor": 2.0, "scale_linear": 4.0}, 2.0),
+        ({"scaling.factor": 1.0}, None),
+        ({"scaling.type": "none", "scaling.factor": 4.0}, None),
+        ({"scaling.type": "linear", "scale_linear": 4.0}, 4.0),
+    ],
+)
+def test_rotary_positions_are_stretched_as_llama_cpp_does(
+    tmp_path: Path, said: dict[str, Any], factor: float | None
+) -> None:
+    def stretched(writer: Any) -> None:
+        for name, value in said.items():
+            (writer.add_string if isinstance(value, str) else writer.add_float32)(f"llama.rope.{name}", value)
+
+    found = GgufFile(write(tmp_path / "a.gguf", tensors(), stretched)).config["rope_scaling"]
+    assert found == (None if factor is None else {"rope_type": "linear", "factor": factor})
+
+
+def test_sizes_of_which_there_are_no_tensors(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gguf", tensors(), lambda writer: writer.add_block_count(2**31 - 1))
+    file = GgufFile(path)
+    with pytest.raises(
+        CheckpointError, match=r"a\.gguf cannot be used: 2147483647 layers cannot be made of 20 tensors"
+    ):
+        model_of(file.config, file, source=path)
+    path = write(tmp_path / "b.gguf", tensors(), lambda writer: writer.add_feed_forward_length(2**31 - 1))
+    file = GgufFile(path)
+    with pytest.raises(CheckpointError, match=r"b\.gguf does not fit this model in 6 tensors.*2147483647"):
+        model_of(file.config, file, source=path)
 
 
 @pytest.mark.parametrize("type", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])

@@ -151,10 +151,11 @@ class GgufFile(Mapping[str, Tensor]):
             if found is None:
                 raise self._error("stretches rotary positions by factors that are not made as Llama 3 makes them")
             return found if found["factor"] > 1 else None
-        kind = self.settings.get(f"{self.architecture}.rope.scaling.type", "none")
+        kind = self.settings.get(f"{self.architecture}.rope.scaling.type", "linear")
         if kind == "none":
             return None
-        return {"rope_type": kind, "factor": self._real("rope.scaling.factor", 1.0)}
+        factor = self._real("rope.scaling.factor", self._real("rope.scale_linear", 1.0))  # the second is of 2023
+        return None if kind == "linear" and factor == 1 else {"rope_type": kind, "factor": factor}
 
     def _numbers(self, name: str, place: Place) -> Tensor:
         quants, type = self._package.quants, self._package.GGMLQuantizationType(place.type)
