@@ -163,6 +163,7 @@ MIXED = ["full_attention", "sliding_attention"]
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5"),
         ("llama", {"hidden_act": "tanh"}, "hidden_act='tanh'"),
         ("qwen2", {"use_sliding_window": True, "max_window_layers": 1}, "in some layers alone"),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 10**15, "num_hidden_layers": 10**16}, "in some"),
         ("qwen2", {"use_sliding_window": True, "layer_types": MIXED}, "in some layers alone"),
         ("mistral", {"layer_types": MIXED}, "in some layers alone"),
         ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),

@@ -83,6 +83,28 @@ def test_numbers_are_kept_as_they_are_stored_when_asked(folder: Path) -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
+def test_masks_beside_the_weights_are_no_numbers_to_keep(model: DecoderOnly, folder: Path) -> None:
+    """As older files of GPT-2 have them, larger than any matrix of so small a model."""
+    masks = {f"transformer.h.{i}.attn.bias": torch.ones(1, 1, 99, 99, dtype=torch.uint8) for i in range(CONFIG.layers)}
+    save_file(tensors_in(folder) | masks, folder / "model.safetensors")
+    assert {p.dtype for p in load_foreign(folder, dtype=None).model.parameters()} == {torch.float32}
+    same_answers(model, folder)
+
+
+def test_whole_numbers_alone_become_real_ones(folder: Path) -> None:
+    save_file(
+        {name: tensor.to(torch.int8) for name, tensor in tensors_in(folder).items()}, folder / "model.safetensors"
+    )
+    assert {p.dtype for p in load_foreign(folder, dtype=None).model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [None, torch.float32])
+def test_no_tensors_at_all(folder: Path, dtype: torch.dtype | None) -> None:
+    save_file({}, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="does not fit this model in .*'transformer.wte.weight' is missing"):
+        load_foreign(folder, dtype=dtype)
+
+
 class Payload:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return Path.touch, (Path("executed"),)  # type: ignore[return-value]
@@ -182,6 +204,26 @@ def test_configs_that_cannot_be(folder: Path, change: dict[str, object]) -> None
     if "model_type" in change:
         assert repr(change["model_type"]) in str(caught.value)
         assert "gpt2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "value", "sentence"),
+    [
+        ("vocab_size", 10**13, r"'transformer.wte.weight' has shape \(17, 8\) instead of \(10000000000000, 8\)"),
+        ("n_positions", 10**9, r"instead of \(1000000000, 8\)"),
+        ("n_inner", 10**11, r"instead of \(8, 100000000000\)"),
+        ("n_embd", 10**30, "config.json cannot be used"),
+        ("n_embd", 10**400, "config.json cannot be used"),
+        ("n_layer", 10**8, "config.json cannot be used: 100000000 layers cannot be made of 28 tensors"),
+        ("n_layer", 10**400, "config.json cannot be used: 1000.* layers cannot be made of 28 tensors"),
+    ],
+)
+def test_sizes_of_which_there_are_no_tensors(folder: Path, size: str, value: int, sentence: str) -> None:
+    about = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**about, size: value}))
+    with pytest.raises(CheckpointError, match=sentence) as caught:
+        load_foreign(folder)
+    assert "\n" not in str(caught.value)
 
 
 def test_missing_and_surplus_and_wrong_ones_are_listed(folder: Path) -> None:

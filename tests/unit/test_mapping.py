@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clearhead.convert.families import FAMILIES
 from clearhead.convert.family import Family
-from clearhead.convert.mapping import Row, fill, layer, spill
+from clearhead.convert.mapping import Row, fill, fit, layer, spill
 from clearhead.errors import CheckpointError
 from clearhead.models.decoder_only import DecoderOnly, DecoderOnlyConfig
 from clearhead.models.presets import build
@@ -80,6 +80,7 @@ class Watched(Mapping[str, Tensor]):
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.tensors, self.read = tensors, list[str]()
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
     def __getitem__(self, name: str) -> Tensor:
         self.read.append(name)
@@ -96,6 +97,19 @@ def test_a_tensor_is_read_once() -> None:
     there = Watched(theirs() | {"ignored": torch.zeros(1)})
     fill(Parts(), ROWS, there, source="x", ignored=["ign.*"])
     assert sorted(there.read) == [*"abcdef"]
+
+
+def test_what_fits_is_known_before_anything_is_read_or_has_room() -> None:
+    with torch.device("meta"):
+        model = Parts()
+    there = Watched(theirs())
+    fit(model, ROWS, there, source="x")
+    there.shapes["c"] = (4, 3)
+    with pytest.raises(
+        CheckpointError, match=r"x does not fit .* 1 tensors: 'c' has shape \(4, 3\) instead of \(3, 4\)"
+    ):
+        fit(model, ROWS, there, source="x")
+    assert there.read == []
 
 
 def refusal(model: nn.Module, rows: list[Row], there: dict[str, Tensor]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from clearhead.convert.mapping import Row, Tensors, spill
+from clearhead.convert.mapping import Row, Tensors, shapes_of, spill
 from clearhead.errors import ConfigError
 
 __all__ = [
@@ -93,6 +93,11 @@ class _Renamed(Mapping[str, Tensor]):
 
     def __init__(self, tensors: Tensors, origin: Mapping[str, str]) -> None:
         self.tensors, self.origin = tensors, origin
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        shapes = shapes_of(self.tensors)
+        return {name: shapes[origin] for name, origin in self.origin.items()}
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[self.origin[name]]

@@ -12,6 +12,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
+from clearhead.convert.mapping import shapes_of
 from clearhead.errors import CheckpointError
 from clearhead.nn.weights import TensorFile
 
@@ -61,6 +62,7 @@ class _Shards(Mapping[str, Tensor]):
             if twice is not None:
                 raise CheckpointError(f"the tensor {twice!r} is in two files, {place} and one before it")
             self.home |= dict.fromkeys(file, file)
+        self.shapes = {name: shape for file in files.values() for name, shape in shapes_of(file).items()}
 
     def __getitem__(self, name: str) -> Tensor:
         return self.home[name][name]

@@ -94,13 +94,13 @@ def _read_window(kin: _Kin, c: Mapping[str, Any]) -> int | None:
     """How far back a position sees, in all layers alike."""
     if kin.window is None or c["sliding_window"] is None or not c.get("use_sliding_window", True):
         return None
-    first = c.get("max_window_layers", 0)  # layers from this one on have the window
-    types = c.get("layer_types") or ["full_attention"] * first + ["sliding_attention"]
-    if set(types[: c["num_hidden_layers"]]) == {"full_attention"}:
-        return None
-    if "full_attention" in types:
-        raise ConfigError(f"{kin.name} with a window in some layers alone cannot be built here: layer_types={types}")
-    return int(c["sliding_window"])
+    first, layers = c.get("max_window_layers", 0), c["num_hidden_layers"]  # from the first on, layers have the window
+    types = c.get("layer_types")
+    windowed = [kind != "full_attention" for kind in types[:layers]] if types else [first <= 0, first < layers]
+    if any(windowed) and not all(windowed):
+        said = f"max_window_layers={first}, layer_types={types}"
+        raise ConfigError(f"{kin.name} with a window in some layers alone cannot be built here: {said}")
+    return int(c["sliding_window"]) if any(windowed) else None
 
 
 def _write(kin: _Kin, config: DecoderOnlyConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.convert.families import FAMILIES
 from clearhead.convert.family import Family
 from clearhead.convert.files import read_json, tensors_of
-from clearhead.convert.mapping import fill
+from clearhead.convert.mapping import fill, fit
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.models.presets import build
 from clearhead.nn.weights import unfilled
@@ -20,6 +20,7 @@ from clearhead.nn.weights import unfilled
 __all__ = ["Foreign", "is_foreign", "load_foreign", "model_of"]
 
 CONFIG = "config.json"
+SHARED = 1000  # layers of the same weights, at most
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,25 @@ def model_of(
     try:
         config = family.read(about, tensors.keys())
         config = config if change is None else change(config)
-        with unfilled(), _numbers(dtype or _stored(tensors)):
-            model = build(config)
-    except (ConfigError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{source / CONFIG} cannot be used: {_reason(error)}") from error
-    fill(model, family.rows(config), tensors, source=str(source), ignored=family.ignored)
+        _check_depth(config, len(tensors))
+        rows = family.rows(config)
+        with unfilled(), torch.device("meta"):  # memory is taken once there are tensors of these sizes
+            outline = build(config)
+    except (ArithmeticError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        said = source / CONFIG if source.is_dir() else source
+        raise CheckpointError(f"{said} cannot be used: {_reason(error)}") from error
+    fit(outline, rows, tensors, source=str(source), ignored=family.ignored)
+    with unfilled(), _numbers(dtype or _stored(tensors)):
+        model = build(config)
+    fill(model, rows, tensors, source=str(source), ignored=family.ignored)
     return Foreign(model.eval(), config, about)
+
+
+def _check_depth(config: Any, tensors: int) -> None:
+    """Refuse more layers than can be: each has tensors of its own, unless they are shared."""
+    layers = sum(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+    if layers > max(tensors, SHARED):
+        raise ConfigError(f"{layers} layers cannot be made of {tensors} tensors")
 
 
 def _family(about: Mapping[str, Any], source: Path) -> Family:
@@ -78,12 +92,13 @@ def _family(about: Mapping[str, Any], source: Path) -> Family:
 
 
 def _reason(error: Exception) -> str:
-    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> torch.dtype:
-    """The numbers in which the largest tensor is stored."""
-    return max(tensors.values(), key=Tensor.numel).dtype
+    """The numbers in which the largest tensor is stored, of those that are no masks or counts."""
+    real = (tensor for tensor in tensors.values() if tensor.is_floating_point())
+    return max(real, key=Tensor.numel, default=torch.empty(0, dtype=torch.float32)).dtype
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from clearhead.errors import CheckpointError
 from clearhead.nn.weights import distinct, finite
 
-__all__ = ["Row", "Tensors", "fill", "layer", "spill"]
+__all__ = ["Row", "Tensors", "fill", "fit", "layer", "shapes_of", "spill"]
 
 SHOWN = 10  # of the tensors that do not fit
 
@@ -59,20 +59,42 @@ def fill(model: nn.Module, rows: Sequence[Row], tensors: Tensors, *, source: str
     source    where the checkpoint comes from, for complaints
     ignored   regular expressions of names that may be there and that no row asks for
     """
-    parts = list(_parts(model, rows))
-    missing, misshapen, broken = [], [], []
+    parts, shapes = list(_parts(model, rows)), shapes_of(tensors)
+    complaints = _misfits(parts, shapes, ignored)
     for row, name, part in parts:
-        tensor, wanted = tensors.get(name), _shape_there(row, part)
-        if tensor is None:
-            missing.append(f"{name!r} is missing")
-        elif tuple(tensor.shape) != wanted:
-            misshapen.append(f"{name!r} has shape {tuple(tensor.shape)} instead of {wanted}")
-        elif not finite(part.copy_(_here(row, tensor))):
-            broken.append(f"{name!r} holds NaN or infinity")
+        if shapes.get(name) == _shape_there(row, part) and not finite(part.copy_(_here(row, tensors[name]))):
+            complaints.append(f"{name!r} holds NaN or infinity")
+    _refuse(complaints, source)
+
+
+def fit(model: nn.Module, rows: Sequence[Row], tensors: Tensors, *, source: str, ignored: Sequence[str] = ()) -> None:
+    """Refuse what `fill` would refuse by names and shapes: nothing is read, and the model may be on the device meta."""
+    _refuse(_misfits(list(_parts(model, rows)), shapes_of(tensors), ignored), source)
+
+
+def shapes_of(tensors: Tensors) -> Mapping[str, tuple[int, ...]]:
+    """The shape of each tensor, by name: as `shapes` says where the tensors lie in a file, so that none is read."""
+    said: Mapping[str, tuple[int, ...]] | None = getattr(tensors, "shapes", None)
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()} if said is None else said
+
+
+def _misfits(
+    parts: Sequence[tuple[Row, str, Tensor]], shapes: Mapping[str, tuple[int, ...]], ignored: Sequence[str]
+) -> list[str]:
+    """What is missing, of another shape, or surplus."""
+    wanted = {name: _shape_there(row, part) for row, name, part in parts}
+    missing = [f"{name!r} is missing" for name in wanted if name not in shapes]
+    misshapen = [
+        f"{name!r} has shape {shapes[name]} instead of {shape}"
+        for name, shape in wanted.items()
+        if shapes.get(name, shape) != shape
+    ]
     carries_nothing = re.compile("|".join(ignored) or r"(?!)")
-    surplus = tensors.keys() - {name for _, name, _ in parts}
-    besides = [f"{name!r} is surplus" for name in sorted(surplus) if not carries_nothing.fullmatch(name)]
-    complaints = missing + misshapen + besides + broken
+    surplus = [name for name in sorted(shapes.keys() - wanted.keys()) if not carries_nothing.fullmatch(name)]
+    return missing + misshapen + [f"{name!r} is surplus" for name in surplus]
+
+
+def _refuse(complaints: Sequence[str], source: str) -> None:
     if complaints:
         raise CheckpointError(f"{source} does not fit this model in {len(complaints)} tensors: {_first(complaints)}")
 

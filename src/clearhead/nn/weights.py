@@ -121,20 +121,20 @@ class TensorFile(Mapping[str, Tensor]):
     def __init__(self, path: Path) -> None:
         self.path = path
         with _readable(path), safe_open(path, "pt") as file:
-            self.names = tuple(file.keys())
+            self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in list(file.keys())}
 
     def __getitem__(self, name: str) -> Tensor:
-        if name not in self.names:
+        if name not in self.shapes:
             raise KeyError(name)
         with _readable(self.path), safe_open(self.path, "pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.shapes)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.shapes)
 
 
 @contextlib.contextmanager
