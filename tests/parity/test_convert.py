@@ -98,6 +98,16 @@ def test_what_they_hold_in_memory_is_read_too(models: Models, name: str) -> None
     assert all(map(torch.equal, ours.state_dict().values(), again.state_dict().values()))
 
 
+def test_a_classifier_of_images_pays_no_heed_to_a_pooler_in_its_file(models: Models) -> None:
+    """As checkpoints of the body have one, to which a classifier was added later."""
+    theirs, ours = models("vit")
+    body = CASES["vit body"]().state_dict()
+    pooler = {f"vit.{name}": body[name] for name in body if name.startswith("pooler.")}
+    again = ours_of(theirs.config.to_dict(), theirs.state_dict() | pooler)
+    assert again.config == ours.config
+    same(our_answers(again), their_answers(theirs))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_ours_answer_the_same_there(models: Models, name: str, tmp_path: Path) -> None:
     theirs, ours = models(name)

@@ -44,14 +44,16 @@ BLOCK = (
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> VitConfig:
     c = {**DEFAULTS, **config}
     refuse_theirs("vit", c, {"pooler_act": "tanh", "pooler_output_size": c["hidden_size"]})
+    classifies = "classifier.weight" in names  # by what [CLS] is, whether or not the file has a pooler too
     return VitConfig(
         image=_side(c, "image_size"), patch=_side(c, "patch_size"), channels=c["num_channels"],
-        classes=classes_of(config) if "classifier.weight" in names else 0,
+        classes=classes_of(config) if classifies else 0,
         width=c["hidden_size"], heads=c["num_attention_heads"], layers=c["num_hidden_layers"],
         hidden=c["intermediate_size"], norm_eps=c["layer_norm_eps"],
         feedforward=ours_of("vit", "hidden_act", c["hidden_act"], ACTIVATIONS),
         dropout=c["hidden_dropout_prob"], attention_dropout=c["attention_probs_dropout_prob"],
-        biases=(c["qkv_bias"], True, True), pooler="tanh" if "vit.pooler.dense.weight" in names else "none",
+        biases=(c["qkv_bias"], True, True),
+        pooler="tanh" if "vit.pooler.dense.weight" in names and not classifies else "none",
     )  # fmt: skip
 
 
