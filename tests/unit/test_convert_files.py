@@ -101,7 +101,7 @@ def test_whole_numbers_alone_become_real_ones(folder: Path) -> None:
 @pytest.mark.parametrize("dtype", [None, torch.float32])
 def test_no_tensors_at_all(folder: Path, dtype: torch.dtype | None) -> None:
     save_file({}, folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match="does not fit this model in .*'transformer.wte.weight' is missing"):
+    with pytest.raises(CheckpointError, match=r"does not fit this model in .*'transformer\.wte\.weight' is missing"):
         load_foreign(folder, dtype=dtype)
 
 
