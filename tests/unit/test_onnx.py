@@ -15,6 +15,7 @@ from clearhead.errors import ConfigError, MissingPackageError
 from clearhead.generate.decode import Prompts
 from clearhead.generate.decoding import Decoding
 from clearhead.generate.write import write
+from clearhead.look.prune import prune_heads
 from clearhead.models.decoder_only import DecoderOnly
 from clearhead.models.encoder_decoder import EncoderDecoder
 from clearhead.models.encoder_only import EncoderOnly
@@ -174,6 +175,24 @@ def test_the_graphs_answer_as_the_model(mode: str, changes: dict[str, Any], tmp_
         for parameter in model.parameters():  # of a size at which whatever is read in the wrong place is seen
             parameter.add_(0.3 * torch.randn_like(parameter))
     compare(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "keep"),
+    [
+        ("decoder_only", {"kv_heads": 2, "length": 40}, {"decoder.0.attention": [2, 3]}),
+        pytest.param(
+            "encoder_decoder",
+            {"encoder_layers": 1, "length": 40},
+            {"decoder.0.attention": [1], "decoder.1.cross": [0, 3], "encoder.0.attention": [2]},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_layers_with_fewer_heads_than_others(
+    mode: str, changes: dict[str, Any], keep: dict[str, list[int]], tmp_path: Path
+) -> None:
+    compare(prune_heads(small_model(mode, **changes, init="xavier"), keep), tmp_path)
 
 
 # Every row of every table in every mode; seconds each.

@@ -20,6 +20,7 @@ from clearhead.models.encoder_only import EncoderOnly
 from clearhead.models.ft_transformer import FTTransformer
 from clearhead.models.tab_transformer import TabTransformer
 from clearhead.models.vit import Vit
+from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.cache import LayerCache, State
 
 __all__ = ["GRAPHS", "Graph", "Input"]
@@ -102,6 +103,9 @@ class _Past:
         return self.keys_BGMK, self.values_BGMK
 
 
+KINDS = ("key", "value")
+
+
 def _pairs(flat: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """Keys and values of each layer, which came in turn."""
     return list(zip(flat[::2], flat[1::2], strict=True))
@@ -136,14 +140,16 @@ def _step_across(
 
 
 def _names(of: str, model: DecoderOnly | EncoderDecoder) -> list[str]:
-    return [f"{of}.{i}.{kind}" for i in range(len(model.decoder)) for kind in ("key", "value")]
+    return [f"{of}.{i}.{kind}" for i in range(len(model.decoder)) for kind in KINDS]
 
 
-def _remembered(of: str, axis: str, model: DecoderOnly | EncoderDecoder) -> list[Input]:
-    """Keys and values of each layer, (batch, key-value heads, axis, head width) each."""
-    c = model.config
-    axes = ("batch", c.kv_heads or c.heads, axis, c.head_width or c.width // c.heads)
-    return [Input(name, axes, torch.float32) for name in _names(of, model)]
+def _remembered(of: str, axis: str, attentions: Sequence[MultiHeadAttention]) -> list[Input]:
+    """Keys and values of each layer, (batch, key-value heads, axis, head width) each; one that was pruned has fewer."""
+    return [
+        Input(f"{of}.{i}.{kind}", ("batch", attention.kv_heads, axis, attention.head_width), torch.float32)
+        for i, attention in enumerate(attentions)
+        for kind in KINDS
+    ]
 
 
 STEP = (Input("token", ("batch", "length")), Input("past_count", ("batch",)))
@@ -151,12 +157,14 @@ SOURCE = (Input("source", ("batch", "source_length")), Input("source_count", ("b
 
 
 def _decoder_only(model: DecoderOnly) -> list[Graph]:
-    outputs = ["logits", *_names("present", model)]
-    return [Graph("decoder.onnx", _step, [*STEP, *_remembered("past", "past_length", model)], outputs)]
+    past = _remembered("past", "past_length", [block.attention for block in model.decoder.layers])
+    return [Graph("decoder.onnx", _step, [*STEP, *past], ["logits", *_names("present", model)])]
 
 
 def _encoder_decoder(model: EncoderDecoder) -> list[Graph]:
-    past, cross = _remembered("past", "past_length", model), _remembered("cross", "source_length", model)
+    layers = model.decoder.layers
+    past = _remembered("past", "past_length", [block.attention for block in layers])
+    cross = _remembered("cross", "source_length", [block.cross for block in layers if block.cross is not None])
     return [
         Graph("encoder.onnx", _read_source, SOURCE, _names("cross", model)),
         Graph("decoder.onnx", _step_across, [*STEP, SOURCE[1], *past, *cross], ["logits", *_names("present", model)]),
