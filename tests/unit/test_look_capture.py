@@ -87,6 +87,8 @@ def test_layers_that_share_a_tap_pass_it_in_one_step() -> None:
     assert seen["encoder.1.add_attention.sum"].steps == [0, 0, 1, 1]
     with pytest.raises(ShapeError, match="passed 4 times"):
         _ = seen["encoder.1.add_attention.sum"].tensor
+    with pytest.raises(ShapeError, match=r"sum' was passed several times in one step"):
+        seen["encoder.1.add_attention.sum"].whole()
 
 
 def test_copies_are_kept() -> None:

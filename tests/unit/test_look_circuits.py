@@ -80,6 +80,19 @@ def test_the_texts_that_excite_a_neuron() -> None:
         excited_by(seen["decoder.1.add_feedforward.sum"], texts, neuron=5)
 
 
+def test_a_neuron_that_layers_share_is_excited_in_any_of_them() -> None:
+    model, token_BL = small_model("encoder_only", layers=3, distinct=1, init="xavier"), tokens(3, 4)
+    texts = [[f"w{token}" for token in row] for row in token_BL.tolist()]
+    with look(model, "encoder.0.feedforward.hidden") as seen:
+        read(model, token_BL)
+    hidden = seen["encoder.0.feedforward.hidden"]
+    for neuron in range(24):
+        found = {(one.row, one.position): one.value for one in excited_by(hidden, texts, neuron, count=12)}
+        for (row, place), value in found.items():
+            assert value == max(float(each[row, place, neuron]) for each in hidden.values)
+        assert len(found) == 12
+
+
 @pytest.mark.parametrize("mode", ["decoder_only", "encoder_only"])
 def test_the_words_that_a_neuron_speaks_for(mode: str) -> None:
     model = small_model(mode)

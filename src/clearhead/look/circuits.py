@@ -7,7 +7,7 @@ Gains of norms are left out: the matrices act on what the sub-layer is given.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -130,12 +130,14 @@ class Excitement:
 def excited_by(seen: Seen, tokens: list[list[str]], neuron: int, count: int = 5) -> list[Excitement]:
     """The places where a neuron of a feed-forward layer was excited most: the texts that are its key [geva2021 §3].
 
+    Where layers share a neuron (ALBERT), the one in which it is excited most counts.
+
     seen     what passed the tap `….feedforward.hidden` in one pass over these texts
     tokens   of each row, its real tokens; padding beyond them does not count
     """
     if seen.axes != "BLF":
         raise ShapeError(f"neurons are seen at a tap `hidden` with the axes BLF, not at {seen.name!r} ({seen.axes})")
-    value_BL = seen.whole()[:, :, neuron]
+    value_BL = _strongest(seen).whole()[:, :, neuron]
     if len(tokens) != len(value_BL) or any(len(text) > value_BL.shape[1] for text in tokens):
         raise ShapeError(f"{len(tokens)} texts do not lie on a recording of {tuple(value_BL.shape)} positions")
     places = [
@@ -144,6 +146,14 @@ def excited_by(seen: Seen, tokens: list[list[str]], neuron: int, count: int = 5)
         for place in range(len(text))
     ]
     return sorted(places, key=lambda place: -place.value)[:count]
+
+
+def _strongest(seen: Seen) -> Seen:
+    """What passed once in each step: of what passed several times, the largest."""
+    rounds: dict[int, list[Tensor]] = {}
+    for step, value in zip(seen.steps, seen.values, strict=True):
+        rounds.setdefault(step, []).append(value)
+    return replace(seen, values=[torch.stack(values).amax(0) for values in rounds.values()], steps=list(rounds))
 
 
 @torch.no_grad()

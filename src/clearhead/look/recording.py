@@ -66,6 +66,10 @@ class Seen:
         """The steps of a generation joined: along the queries where there are any, with keys not yet there as zeros."""
         if len(self.values) == 1:
             return self.values[0]
+        if len(set(self.steps)) < len(self.steps):
+            raise ShapeError(
+                f"{self.name!r} was passed several times in one step, by layers that share it: see `values`"
+            )
         along = next((letter for letter in "LTM" if letter in self.axes), None)
         if along is None or self.axes[:1] != "B" or len({len(value) for value in self.values}) > 1:
             raise ShapeError(f"the steps of {self.name!r} cannot be joined: they differ in more than their positions")
