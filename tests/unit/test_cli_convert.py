@@ -1,6 +1,7 @@
 """`clearhead convert` and `embed`: there and back again, and nothing written where something is wrong."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clearhead.convert.hub import is_hub_name
+from clearhead.data.tokenizers import Tokenizer
 from clearhead.models.vit import VitConfig
+from clearhead.tasks.directory import save_model
+from clearhead.tasks.exchange import save_graphs
 from clearhead.tasks.image_classifier import ImageClassifier
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.registry import load
@@ -68,6 +72,47 @@ def test_a_broken_source_leaves_nothing(translator: Path, tmp_path: Path, capsys
     (tmp_path / "theirs" / "config.json").write_text('{"model_type": "mamba"}')
     assert "'mamba'" in refusal(run(capsys, "convert", tmp_path / "theirs", tmp_path / "there"))
     assert not (tmp_path / "there").exists()
+
+
+def test_graphs_have_beside_them_all_that_a_model_directory_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clearhead.tasks.exchange.save_onnx", lambda model, folder: (folder / "x.onnx").touch())
+    letters = Tokenizer.train("character", ["A B C"], 20)
+    parts = replace(random_translator(1).parts, target=letters, chat="{{ messages }}", card="# A card")
+    save_graphs(tmp_path / "graphs", parts)
+    save_model(tmp_path / "whole", parts)
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {path.name for path in (tmp_path / "graphs").iterdir()} == names - {"model.safetensors"} | {"x.onnx"}
+    for name in names - {"model.safetensors"}:
+        assert (tmp_path / "graphs" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert Tokenizer.load(tmp_path / "graphs" / "target_tokenizer.json").encode("C A") == letters.encode("C A")
+
+
+@pytest.mark.parametrize("name", ["my--model", "a/b.git", "a/-b"])
+def test_names_that_the_hub_does_not_allow(
+    name: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    assert f"no folder {name!r}, and no model of that name on the hub" in refusal(run(capsys, "info", name))
+
+
+def test_a_model_that_is_not_given_to_everybody(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+
+    def gated(*arguments: object, **settings: object) -> None:
+        raise hub.errors.GatedRepoError.__new__(hub.errors.GatedRepoError)  # as it is without an answer
+
+    monkeypatch.setattr(hub, "snapshot_download", gated)
+    monkeypatch.chdir(tmp_path)
+    said = refusal(run(capsys, "info", "owner/model"))
+    assert "'owner/model'" in said
+    assert "accept the terms" in said
+    assert "log in" in said
 
 
 @pytest.mark.parametrize("name", ["no/such", "no-such-model"])

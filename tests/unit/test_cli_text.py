@@ -68,13 +68,19 @@ def test_nothing_gives_nothing() -> None:
         (b"a\0b", "NUL"),
         (b"x" * (LONGEST_LINE + 1), "longer"),
         (b"x" * 9 * LONGEST_LINE, "longer"),
+        ("中".encode() * 160_000, "longer"),
     ],
-    ids=["latin-1", "binary", "long", "endless"],
+    ids=["latin-1", "binary", "long", "endless", "endless in other characters"],
 )
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_a_bad_line_is_named(line: bytes, why: str, end: bytes) -> None:
     with pytest.raises(DataError, match=rf"stdin, line 3: .*{why}"):
         read(b"un\ndeux\n", line + end)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_longest_line_in_the_widest_characters(end: bytes) -> None:
+    assert read("😀".encode() * LONGEST_LINE, end) == [["😀" * LONGEST_LINE]]
 
 
 def test_who_writes_a_line_and_waits_gets_it_back(monkeypatch: pytest.MonkeyPatch) -> None:

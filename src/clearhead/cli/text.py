@@ -58,6 +58,7 @@ CompileOption = Annotated[
 ThreadsOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="So many threads. [default: PyTorch's]")]
 
 LONGEST_LINE = 100_000
+MOST_BYTES = 4 * LONGEST_LINE + 1  # of such a line in any characters, and the end that Windows gives it
 BLOCK = 1 << 16
 
 
@@ -137,19 +138,20 @@ def _whole_lines() -> Iterator[list[bytes]]:
         *lines, held = (held + block).split(b"\n")
         if lines:
             yield lines
-        if len(held) > 4 * LONGEST_LINE:  # too long in any encoding: nobody waits for its end
+        if len(held) > MOST_BYTES:  # nobody waits for its end
             break
     if held:
         yield [held]
 
 
 def _text(line: bytes, number: int) -> str:
+    long = len(line) > MOST_BYTES  # then it may end inside a character
     try:
-        text = line.decode().removesuffix("\r")
+        text = "" if long else line.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
         raise DataError(f"stdin, line {number}: byte {error.start} (0x{line[error.start]:02x}) is no utf-8") from error
     if "\0" in text:
         raise DataError(f"stdin, line {number}: a NUL byte, so this is no text")
-    if len(text) > LONGEST_LINE:
+    if long or len(text) > LONGEST_LINE:
         raise DataError(f"stdin, line {number}: longer than {LONGEST_LINE:,} characters; break it into lines")
     return text

@@ -25,7 +25,13 @@ def fetched(name: str) -> Path:
     """The folder into which the model of that name was brought, now or earlier; a bar shows the progress."""
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+        from huggingface_hub.errors import (
+            GatedRepoError,
+            HfHubHTTPError,
+            HFValidationError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+        )
     except ImportError as error:
         raise MissingPackageError(
             f"there is no folder {name!r}; to fetch a model of that name from the hub: pip install 'clearhead[convert]'"
@@ -34,7 +40,12 @@ def fetched(name: str) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=WANTED))
         if not any(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(name, allow_patterns=[*WANTED, "pytorch_model*.bin"]))
-    except RepositoryNotFoundError as error:
+    except GatedRepoError as error:  # a kind of what is not found
+        raise CheckpointError(
+            f"the hub does not give {name!r} to everybody: accept the terms on the model's page there, "
+            "and log in by `hf auth login`"
+        ) from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
         raise CheckpointError(f"there is no folder {name!r}, and no model of that name on the hub") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise CheckpointError(

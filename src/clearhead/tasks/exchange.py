@@ -12,7 +12,7 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import ConfigError
 from clearhead.generate.decoding import ALIASES, STOPPINGS
 from clearhead.nn.weights import write_tensors
-from clearhead.tasks.directory import IMAGES, ModelParts, save_model
+from clearhead.tasks.directory import IMAGES, ModelParts, describe, save_model
 from clearhead.tasks.precision import check_savable
 from clearhead.train.disk import aside
 
@@ -46,14 +46,14 @@ def save_foreign(folder: Path, parts: ModelParts) -> Path:
 
 
 def save_graphs(folder: Path, parts: ModelParts) -> Path:
-    """Write the model as ONNX graphs, its tokenizer and its config beside them."""
+    """Write a model directory of ours in which ONNX graphs stand in place of the weights."""
     check_savable(parts.model)
     _refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with aside(folder) as temporary:
         temporary.mkdir()
         save_onnx(parts.model, temporary)
-        parts.tokenizer.save(temporary)
+        describe(temporary, parts)
     return folder
 
 
