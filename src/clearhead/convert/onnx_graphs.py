@@ -143,12 +143,13 @@ def _names(of: str, model: DecoderOnly | EncoderDecoder) -> list[str]:
     return [f"{of}.{i}.{kind}" for i in range(len(model.decoder)) for kind in KINDS]
 
 
-def _remembered(of: str, axis: str, attentions: Sequence[MultiHeadAttention]) -> list[Input]:
+def _remembered(of: str, axis: str, attentions: Sequence[nn.Module | None]) -> list[Input]:
     """Keys and values of each layer, (batch, key-value heads, axis, head width) each; one that was pruned has fewer."""
     return [
         Input(f"{of}.{i}.{kind}", ("batch", attention.kv_heads, axis, attention.head_width), torch.float32)
         for i, attention in enumerate(attentions)
         for kind in KINDS
+        if isinstance(attention, MultiHeadAttention)
     ]
 
 
@@ -164,7 +165,7 @@ def _decoder_only(model: DecoderOnly) -> list[Graph]:
 def _encoder_decoder(model: EncoderDecoder) -> list[Graph]:
     layers = model.decoder.layers
     past = _remembered("past", "past_length", [block.attention for block in layers])
-    cross = _remembered("cross", "source_length", [block.cross for block in layers if block.cross is not None])
+    cross = _remembered("cross", "source_length", [block.cross for block in layers])
     return [
         Graph("encoder.onnx", _read_source, SOURCE, _names("cross", model)),
         Graph("decoder.onnx", _step_across, [*STEP, SOURCE[1], *past, *cross], ["logits", *_names("present", model)]),
