@@ -24,6 +24,7 @@ from clearhead.generate.filters import (
     narrowing,
     no_end_before,
     no_repeat,
+    no_stutter,
     repetition_penalty,
     temperature,
     top_k,
@@ -77,6 +78,16 @@ def test_no_repeat_refuses_just_what_would_repeat(given_rows: Rows, size: int) -
             assert (score == NEVER) == (spans[-1:] != [] and spans[-1] in spans[:-1])
 
 
+@given(rows, st.integers(1, 4))
+def test_no_stutter_refuses_just_what_would_come_directly_after_itself(given_rows: Rows, most: int) -> None:
+    found_BV = no_stutter(most)(torch.zeros(len(given_rows), WORDS), [Row(*row[:2]) for row in given_rows])
+    for found_V, (prompt, written, _) in zip(found_BV.tolist(), given_rows, strict=True):
+        for token, score in enumerate(found_V):
+            text = [*prompt, *written, token]
+            twice = [text[-size:] == text[-2 * size : -size] for size in range(1, most + 1) if 2 * size <= len(text)]
+            assert (score == NEVER) == any(twice)
+
+
 @given(rows, phrases)
 def test_forbidden_phrases(given_rows: Rows, forbidden: list[list[int]]) -> None:
     same_as_theirs(forbid(forbidden), lambda _: theirs.NoBadWordsLogitsProcessor(forbidden), given_rows)
@@ -107,7 +118,7 @@ def test_no_end_before(given_rows: Rows, count: int) -> None:
     )
 
 
-@pytest.mark.parametrize("ours", [repetition_penalty(2.0), no_repeat(1)])
+@pytest.mark.parametrize("ours", [repetition_penalty(2.0), no_repeat(1), no_stutter(1)])
 def test_tokens_that_have_no_score_do_no_harm(ours: Filter) -> None:
     score_BV = torch.randn(1, WORDS)
     assert torch.equal(ours(score_BV, [Row([WORDS], [WORDS + 5])]), score_BV)
@@ -116,9 +127,9 @@ def test_tokens_that_have_no_score_do_no_harm(ours: Filter) -> None:
 def test_history_filters_are_those_asked_for_in_their_order() -> None:
     assert history_filters(Decoding(), {EOS}) == []
     assert history_filters(Decoding(shortest=3), set()) == []
-    every = Decoding(repetition_penalty=1.5, no_repeat=2, forbidden=((2, 3), (4,)), shortest=4)
-    assert len(history_filters(every, {EOS})) == 4
-    for single in ("repetition_penalty", "no_repeat", "forbidden", "shortest"):
+    every = Decoding(repetition_penalty=1.5, no_repeat=2, no_stutter=2, forbidden=((2, 3), (4,)), shortest=4)
+    assert len(history_filters(every, {EOS})) == 5
+    for single in ("repetition_penalty", "no_repeat", "no_stutter", "forbidden", "shortest"):
         assert len(history_filters(Decoding(**{single: getattr(every, single)}), {EOS})) == 1
 
 

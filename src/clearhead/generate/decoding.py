@@ -32,6 +32,7 @@ class Decoding:
     stopping, patience  when the search ends (a row of `STOPPINGS`); it asks for patience · beams finished hypotheses
     groups, diversity   beams in groups, each of which avoids by so much what those before it chose [vijayakumar2018]
     no_repeat           no phrase of so many tokens occurs twice
+    no_stutter          no phrase of up to so many tokens comes directly after itself
     repetition_penalty  scores of tokens that have occurred are divided by it (negative ones multiplied) [keskar2019]
     forbidden, required phrases that must not and that must occur
     temperature         0 takes the best; above 0 tokens are drawn from softmax(scores / temperature)
@@ -53,6 +54,7 @@ class Decoding:
     groups: int = 1
     diversity: float = 0.0
     no_repeat: int = 0
+    no_stutter: int = 0
     repetition_penalty: float = 1.0
     forbidden: tuple[Phrase, ...] = ()
     required: tuple[Phrase, ...] = ()
@@ -118,6 +120,7 @@ LEAST: dict[str, float] = {
     "groups": 1,
     "diversity": 0,
     "no_repeat": 0,
+    "no_stutter": 0,
     "temperature": 0,
     "top_k": 0,
     "seed": 0,

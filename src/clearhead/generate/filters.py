@@ -1,7 +1,7 @@
 """What may come next: filters that know what a row has read and written, narrowings that see its scores alone.
 
 Both give new scores, -inf where a token may not come, and leave those they were given as they are. Each does what the
-logits processor of the same purpose does in transformers, and they come in the same order.
+logits processor of the same purpose does in transformers, where there is one, and they come in the same order.
 """
 
 import math
@@ -26,6 +26,7 @@ __all__ = [
     "narrowing",
     "no_end_before",
     "no_repeat",
+    "no_stutter",
     "repetition_penalty",
     "temperature",
     "top_k",
@@ -52,6 +53,8 @@ def history_filters(decoding: Decoding, ends: Set[int]) -> list[Filter]:
         filters.append(repetition_penalty(decoding.repetition_penalty))
     if decoding.no_repeat:
         filters.append(no_repeat(decoding.no_repeat))
+    if decoding.no_stutter:
+        filters.append(no_stutter(decoding.no_stutter))
     if decoding.forbidden:
         filters.append(forbid(decoding.forbidden))
     if decoding.shortest and ends:
@@ -89,6 +92,22 @@ def no_repeat(size: int) -> Filter:
     def completions(seen: list[int]) -> set[int]:
         head = seen[len(seen) - size + 1 :]
         return {seen[end] for end in range(size - 1, len(seen)) if seen[end - size + 1 : end] == head}
+
+    def refuse(score_BV: Tensor, rows: Sequence[Row]) -> Tensor:
+        return score_BV.masked_fill(_at(score_BV, (completions(_seen(row)) for row in rows)), -math.inf)
+
+    return refuse
+
+
+def no_stutter(most: int) -> Filter:
+    """Let no phrase of up to `most` tokens come directly after itself, as small models do with words they hardly know.
+
+    Unlike `no_repeat` this leaves "to the north and to the south" alone. transformers has nothing of the kind.
+    """
+
+    def completions(seen: list[int]) -> set[int]:
+        sizes = range(1, min(most, (len(seen) + 1) // 2) + 1)
+        return {seen[-size] for size in sizes if seen[len(seen) - size + 1 :] == seen[len(seen) - 2 * size + 1 : -size]}
 
     def refuse(score_BV: Tensor, rows: Sequence[Row]) -> Tensor:
         return score_BV.masked_fill(_at(score_BV, (completions(_seen(row)) for row in rows)), -math.inf)
