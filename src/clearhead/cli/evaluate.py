@@ -8,6 +8,7 @@ import typer
 
 from clearhead.cli.decoding import BeamOption, MoreOptions, options_of
 from clearhead.cli.text import (
+    SHIPPED,
     EncodingOption,
     JsonOption,
     ModelOption,
@@ -30,7 +31,7 @@ def evaluate(
         list[Path],
         typer.Argument(metavar="FILE", help="Of the form that the task learns from; pairs may be two files."),
     ],
-    model: ModelOption,
+    model: ModelOption = SHIPPED,
     encoding: EncodingOption = "utf-8",
     set_: ReadingOptions = None,
     beam: BeamOption = None,

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.text import ModelOption, ThreadsOption
+from clearhead.cli.text import SHIPPED, ModelOption, ThreadsOption
 
 __all__ = ["explore"]
 
 
 def explore(
-    model: ModelOption,
+    model: ModelOption = SHIPPED,
     text: Annotated[str, typer.Option(metavar="TEXT", help="What to begin with. [default: an example]")] = "",
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any that is free.")] = 8765,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from clearhead.cli.text import JsonOption, say_figures, say_json
+from clearhead.cli.text import SHIPPED, JsonOption, say_figures, say_json
 
 __all__ = ["info"]
 
@@ -23,7 +23,7 @@ class _About(NamedTuple):
 def info(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="Model directory, run, other project's folder, GGUF file, hub name.")
-    ],
+    ] = SHIPPED,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a model directory holds.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from clearhead.cli.text import ModelOption, ThreadsOption
+from clearhead.cli.text import SHIPPED, ModelOption, ThreadsOption
 
 if TYPE_CHECKING:
     from clearhead.tasks.spots import Asked
@@ -24,7 +24,7 @@ IN_TERMINAL = ("attention", "lines")
 
 def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads.")],
-    model: ModelOption,
+    model: ModelOption = SHIPPED,
     answer: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What a translator is to answer. [default: its own answer]")
     ] = None,

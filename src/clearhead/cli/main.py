@@ -88,7 +88,13 @@ def _refuse(sentence: str) -> int:
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
     """The typer application in which only the called verb is real; the others are names with a line of help."""
-    app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog='To begin with: clearhead translate "Je suis étudiant."',
+    )
     app.callback()(_clearhead)
     called = next((word for word in arguments if not word.startswith("-")), None)
     for verb, line in VERBS.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from clearhead.cli.text import (
+    SHIPPED,
     JsonOption,
     ModelOption,
     PrecisionOption,
@@ -27,7 +28,7 @@ Result = tuple[dict[str, str], "Scored"]  # what was scored, and how
 
 
 def score(
-    model: ModelOption,
+    model: ModelOption = SHIPPED,
     text: TextArguments = None,
     precision: PrecisionOption = "float32",
     threads: ThreadsOption = None,

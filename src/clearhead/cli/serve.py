@@ -7,20 +7,21 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.text import PrecisionOption, ThreadsOption
+from clearhead.tasks.shipped import TRANSLATOR
 
 __all__ = ["serve"]
 
 
 def serve(
     model: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--model",
             "-m",
             metavar="[NAME=]MODEL",
-            help="A model, called by its folder's name or NAME; can be repeated.",
+            help="A model, called by its folder's name or NAME; can be repeated. [default: clearhead/fr-en]",
         ),
-    ],
+    ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes any that is free.")] = 8000,
     host_name: Annotated[
@@ -68,7 +69,8 @@ def serve(
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     serving = Serving(
-        models=tuple(map(wanted, model)), host=host, port=port, names=tuple(host_name or ()), origins=tuple(cors or ()),
+        models=tuple(map(wanted, model or [TRANSLATOR])),
+        host=host, port=port, names=tuple(host_name or ()), origins=tuple(cors or ()),
         keys=load_keys(api_keys), connections=connections, precision=precision, threads=threads,
         budget=Budget(batch, step_tokens, waiting=queue),
         limits=Limits(body=max_body, texts=max_texts, tokens=max_tokens, beams=max_beams, n=max_n, deadline=deadline),

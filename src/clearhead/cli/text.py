@@ -15,8 +15,10 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from clearhead.errors import DataError
+from clearhead.tasks.shipped import TRANSLATOR
 
 __all__ = [
+    "SHIPPED",
     "CompileOption",
     "EncodingOption",
     "JsonOption",
@@ -41,6 +43,7 @@ ModelOption = Annotated[
         "--model", "-m", metavar="MODEL", help="Model directory, run, Hugging Face folder, GGUF file, hub name."
     ),
 ]
+SHIPPED = Path(TRANSLATOR)  # what a translator's verbs use where no model is named
 EncodingOption = Annotated[str, typer.Option(metavar="NAME", help="Of the file, such as latin-1.")]
 ReadingOptions = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ import typer
 
 from clearhead.cli.decoding import BeamOption, BestOption, MoreOptions, answer_values, beams_for, options_of
 from clearhead.cli.text import (
+    SHIPPED,
     CompileOption,
     JsonOption,
     PrecisionOption,
@@ -26,14 +27,15 @@ __all__ = ["translate"]
 
 def translate(
     model: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Option(
             "--model",
             "-m",
-            metavar="DIR",
-            help="Model directory, or a run's: its best checkpoint. Several of one vocabulary decide together.",
+            metavar="MODEL",
+            help="Model directory, or a run's: its best checkpoint. Several of one vocabulary decide together. "
+            "[default: clearhead/fr-en, which comes with it]",
         ),
-    ],
+    ] = None,
     text: TextArguments = None,
     beam: BeamOption = None,
     n_best: BestOption = None,
@@ -72,7 +74,7 @@ def translate(
         "required": require or (),
         **options_of(option),
     }
-    translator = Translator.from_pretrained(model, precision=precision, threads=threads, compiled=compiled)
+    translator = Translator.from_pretrained(model or [SHIPPED], precision=precision, threads=threads, compiled=compiled)
     if text and len(text) == 1 and len(text[0].splitlines()) == 1 and not (as_json or alignments or n_best):
         say_as_written(translator.stream(text[0], **options))
         return

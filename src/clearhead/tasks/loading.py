@@ -1,4 +1,4 @@
-"""Any model that can be used: a model directory or run of ours, others' folders and files, a name on their hub."""
+"""Any model that can be used: one that ships, a directory or run of ours, others' folders and files, a hub name."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from clearhead.errors import CheckpointError
 from clearhead.tasks.directory import ModelParts, model_folder, own_parts
 from clearhead.tasks.foreign import foreign_parts, gguf_parts
 from clearhead.tasks.precision import for_use
+from clearhead.tasks.shipped import shipped_model
 
 __all__ = ["find_model", "load_model"]
 
@@ -37,6 +38,8 @@ def load_model(
 def find_model(where: str | Path) -> Path:
     """The folder or the GGUF file that is meant: as it is, a run's best checkpoint, or brought from the hub."""
     path = Path(where)
+    if not path.exists() and (own := shipped_model(path)) is not None:
+        return own
     if path.is_file():
         if path.suffix != GGUF:
             raise CheckpointError(f"{str(path)!r} is neither a folder with a model nor a {GGUF} file")

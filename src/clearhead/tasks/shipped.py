@@ -1,14 +1,23 @@
-"""What comes with clearhead: recipes to start from, known by their names wherever one works."""
+"""What comes with clearhead: a translator, and recipes to start from; known by their names wherever one works."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 
 from clearhead.errors import ConfigError
 
-__all__ = ["find_recipe", "recipe_names"]
+__all__ = ["TRANSLATOR", "find_recipe", "recipe_names", "shipped_model"]
 
 PACKAGE = Path(__file__).parent.parent
+TRANSLATOR = "clearhead/fr-en"
+MODELS: Mapping[str, Path] = MappingProxyType({TRANSLATOR: PACKAGE / "shipped" / "fr-en"})
 HOMES = (PACKAGE / "recipes", PACKAGE.parent.parent / "recipes")  # where it is installed, and where it is worked on
+
+
+def shipped_model(wanted: str | Path) -> Path | None:
+    """The directory of a model that comes with clearhead, where this is the name of one."""
+    return MODELS.get(Path(wanted).as_posix())
 
 
 def find_recipe(wanted: Path) -> Path:
