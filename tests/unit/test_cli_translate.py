@@ -73,12 +73,6 @@ def test_a_missing_model_is_named(make: str, tmp_path: Path, capsys: Capture) ->
     assert "nowhere" in refusal(run(capsys, "translate", "un", "-m", place))
 
 
-def test_without_a_model_the_usage_is_shown(capsys: Capture) -> None:
-    done = run(capsys, "translate", "un")
-    assert done.code == 2
-    assert "--model" in done.err
-
-
 def spoil_weights(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9])
 
