@@ -93,21 +93,21 @@ def _listens(port: int) -> bool:
 
 
 def followed(text: str, folder: Path, variables: dict[str, str]) -> list[Timed]:
-    """Every block of the README in its turn; those of Python together, as they share their names."""
+    """Every line of the README's blocks in its turn; those of Python together, as they share their names."""
     done = []
     with ExitStack() as servers:
-        for language, block in blocks(text):
-            first = block.split()[0]
-            if language == "python" or first == "make":
+        lines = [line.strip() for language, block in blocks(text) if language == "sh" for line in block.splitlines()]
+        for line in filter(None, lines):
+            first, *words = line.split()
+            if first == "make":
                 continue
             if first != "curl":
                 servers.close()
-            if first == "clearhead" and block.split()[1] in SERVERS:
-                done.append(servers.enter_context(serving(block.strip(), folder, variables)))
-                print(f"{done[-1].seconds:8.2f} s  {block.strip()}", flush=True)
-                continue
-            lines = filter(None, map(str.strip, block.splitlines()))
-            done += [run(["bash", "-euo", "pipefail", "-c", line], folder, variables, what=line) for line in lines]
+            if first == "clearhead" and words[0] in SERVERS:
+                done.append(servers.enter_context(serving(line, folder, variables)))
+                print(f"{done[-1].seconds:8.2f} s  {line}", flush=True)
+            else:
+                done.append(run(["bash", "-euo", "pipefail", "-c", line], folder, variables, what=line))
     (folder / "README.md").write_text(text, encoding="utf-8")
     done.append(run(["python", "-m", "doctest", "README.md"], folder, variables, what="the blocks of Python"))
     return done
