@@ -54,6 +54,10 @@ def test_so_it_is_as_people_type(source: str, translator: Translator) -> None:
         assert plainly(translator.translate(typed)) in set(map(plainly, RIGHT[source])), typed
 
 
+def test_numbers_may_have_the_same_digits_again(translator: Translator) -> None:
+    assert "1,000,000" in translator.translate("Il a gagné 1 000 000 de dollars.")
+
+
 def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_model(TRANSLATOR) == shipped_model(TRANSLATOR) == FOLDER

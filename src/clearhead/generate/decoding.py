@@ -32,7 +32,8 @@ class Decoding:
     stopping, patience  when the search ends (a row of `STOPPINGS`); it asks for patience · beams finished hypotheses
     groups, diversity   beams in groups, each of which avoids by so much what those before it chose [vijayakumar2018]
     no_repeat           no phrase of so many tokens occurs twice
-    no_stutter          no phrase of up to so many tokens comes directly after itself
+    no_stutter          no phrase of up to so many tokens comes directly after itself,
+    may_stutter         unless it is made of these tokens alone, as 000,000 is
     repetition_penalty  scores of tokens that have occurred are divided by it (negative ones multiplied) [keskar2019]
     forbidden, required phrases that must not and that must occur
     temperature         0 takes the best; above 0 tokens are drawn from softmax(scores / temperature)
@@ -55,6 +56,7 @@ class Decoding:
     diversity: float = 0.0
     no_repeat: int = 0
     no_stutter: int = 0
+    may_stutter: tuple[int, ...] = ()
     repetition_penalty: float = 1.0
     forbidden: tuple[Phrase, ...] = ()
     required: tuple[Phrase, ...] = ()
@@ -184,4 +186,6 @@ def _of_theirs(name: str, value: Any) -> Any:
         return found[0]
     if name in ("bad_words_ids", "force_words_ids"):
         return tuple(tuple(phrase) for phrase in value)
+    if name == "may_stutter":
+        return tuple(value)
     return value

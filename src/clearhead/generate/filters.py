@@ -54,7 +54,7 @@ def history_filters(decoding: Decoding, ends: Set[int]) -> list[Filter]:
     if decoding.no_repeat:
         filters.append(no_repeat(decoding.no_repeat))
     if decoding.no_stutter:
-        filters.append(no_stutter(decoding.no_stutter))
+        filters.append(no_stutter(decoding.no_stutter, frozenset(decoding.may_stutter)))
     if decoding.forbidden:
         filters.append(forbid(decoding.forbidden))
     if decoding.shortest and ends:
@@ -99,15 +99,20 @@ def no_repeat(size: int) -> Filter:
     return refuse
 
 
-def no_stutter(most: int) -> Filter:
+def no_stutter(most: int, free: Set[int] = frozenset()) -> Filter:
     """Let no phrase of up to `most` tokens come directly after itself, as small models do with words they hardly know.
 
-    Unlike `no_repeat` this leaves "to the north and to the south" alone. transformers has nothing of the kind.
+    Unlike `no_repeat` this leaves "to the north and to the south" alone, and what is made of `free` tokens only, such
+    as the digits of 1,000,000. transformers has nothing of the kind.
     """
 
     def completions(seen: list[int]) -> set[int]:
-        sizes = range(1, min(most, (len(seen) + 1) // 2) + 1)
-        return {seen[-size] for size in sizes if seen[len(seen) - size + 1 :] == seen[len(seen) - 2 * size + 1 : -size]}
+        found: set[int] = set()
+        for size in range(1, min(most, (len(seen) + 1) // 2) + 1):
+            phrase, begun = seen[len(seen) - size :], seen[len(seen) - 2 * size + 1 : -size]
+            if phrase[1:] == begun and not free.issuperset(phrase):
+                found.add(phrase[0])
+        return found
 
     def refuse(score_BV: Tensor, rows: Sequence[Row]) -> Tensor:
         return score_BV.masked_fill(_at(score_BV, (completions(_seen(row)) for row in rows)), -math.inf)
