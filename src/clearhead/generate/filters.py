@@ -110,7 +110,7 @@ def no_stutter(most: int, free: Set[int] = frozenset()) -> Filter:
         found: set[int] = set()
         for size in range(1, min(most, (len(seen) + 1) // 2) + 1):
             phrase, begun = seen[len(seen) - size :], seen[len(seen) - 2 * size + 1 : -size]
-            if phrase[1:] == begun and not free.issuperset(phrase):
+            if phrase[1:] == begun and not set(phrase) <= free:
                 found.add(phrase[0])
         return found
 
