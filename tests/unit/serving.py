@@ -31,7 +31,7 @@ from clearhead.tasks.translator import Translator
 from tests.unit.small_tables import classifier, frame, regressor
 from tests.unit.tiny_tasks import ENCODER, random_translator, random_writer, tiny_recipe
 
-__all__ = ["Gate", "House", "Tiny", "house", "listening", "tiny", "within"]
+__all__ = ["Gate", "House", "Tiny", "code", "house", "listening", "tiny", "within"]
 
 T = TypeVar("T")
 TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
@@ -155,3 +155,9 @@ class Gate:
         assert self.open.wait(60)
         self.rows.append(len(token_BT))
         return self.inner.step(token_BT, state, **more)
+
+
+def code(answer: httpx.Response, status: int) -> str:
+    """The code of a refusal with this status."""
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"]["code"])

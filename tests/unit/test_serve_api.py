@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +16,13 @@ from clearhead.serve.limits import Limits
 from clearhead.serve.models import load_models, wanted
 from clearhead.serve.work import Budget
 from clearhead.tasks.language_model import LanguageModel
-from tests.unit.serving import Gate, House, Tiny, house, tiny, within
+from tests.unit.serving import Gate, House, Tiny, house, within
 from tests.unit.small_tables import frame
 
 ROWS: list[dict[str, Any]] = [
     {"a": 0.5, "b": 7, "c": "up", "d": "p"},
     {"a": -2.0, "b": None, "c": "down", "d": "r"},
 ]
-
-
-@pytest.fixture(scope="module")
-def models() -> Tiny:
-    return tiny()
-
-
-@pytest.fixture(scope="module")
-def server(models: Tiny) -> Iterator[House]:
-    with house(models) as made:
-        yield made
 
 
 def refusal(answer: httpx.Response, status: int) -> str:

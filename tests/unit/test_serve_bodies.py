@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
-from tests.unit.serving import House, Tiny, house, tiny
+from tests.unit.serving import House, Tiny, code, house
 
 KEY = "first-secret-key"
 UPLOAD = b'--x\r\nContent-Disposition: form-data; name="q"; filename="/etc/x"\r\n\r\na\r\n--x--'
@@ -15,25 +14,9 @@ PARTS = "multipart/form-data; boundary=x"
 
 
 @pytest.fixture(scope="module")
-def models() -> Tiny:
-    return tiny()
-
-
-@pytest.fixture(scope="module")
-def server(models: Tiny) -> Iterator[House]:
-    with house(models) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def locked(models: Tiny) -> Iterator[House]:
     with house(models, keys=(KEY,)) as made:
         yield made
-
-
-def code(answer: httpx.Response, status: int) -> str:
-    assert answer.status_code == status, answer.text
-    return str(answer.json()["error"]["code"])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from clearhead.serve.connections import Patience
 from clearhead.serve.guards import Rules, host_names
 from clearhead.serve.work import Budget
-from tests.unit.serving import Gate, House, Tiny, house, listening, tiny, within
+from tests.unit.serving import Gate, House, Tiny, house, listening, within
 
 # Who answers at which address.
 NAMES = {
@@ -25,11 +25,6 @@ NAMES = {
     "/translate": "demo",
 }
 Address = tuple[str, House, Any]
-
-
-@pytest.fixture(scope="module")
-def models() -> Tiny:
-    return tiny()
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,10 @@ from clearhead.serve.keys import VARIABLE, load_keys
 from clearhead.serve.limits import Limits
 from clearhead.serve.models import wanted
 from clearhead.serve.run import is_loopback
-from tests.unit.serving import House, Tiny, house, tiny
+from tests.unit.serving import House, Tiny, code, house
 
 KEYS = ("first-secret-key", "second-secret-key")
 ASKED = {"q": "a b", "source": "fr", "target": "en"}
-
-
-@pytest.fixture(scope="module")
-def models() -> Tiny:
-    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +33,6 @@ def server(models: Tiny) -> Iterator[House]:
 def locked(models: Tiny) -> Iterator[House]:
     with house(models, keys=KEYS) as made:
         yield made
-
-
-def code(answer: httpx.Response, status: int) -> str:
-    assert answer.status_code == status, answer.text
-    return str(answer.json()["error"]["code"])
 
 
 @pytest.mark.parametrize(
