@@ -132,6 +132,13 @@ def test_pickles_of_other_things(folder: Path, value: object) -> None:
         load_foreign(folder)
 
 
+def test_a_pickle_whose_tensor_is_larger_than_its_file(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"wte.weight": torch.zeros(1).expand(10**9, 10**6)}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"'wte\.weight' claims to be larger than the file"):
+        load_foreign(folder)
+
+
 @pytest.mark.parametrize("keep", [0, 4, 100, -10])
 def test_truncated(folder: Path, keep: int) -> None:
     file = folder / "model.safetensors"

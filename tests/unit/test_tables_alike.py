@@ -41,6 +41,17 @@ def test_categories_with_gaps_are_known_from_a_file_and_from_a_frame(tmp_path: P
         np.testing.assert_array_equal(model.predict_proba(same), model.predict_proba(zones))
 
 
+def test_truth_values_are_alike_in_files_and_frames(tmp_path: Path) -> None:
+    houses = pl.DataFrame({"sold": [True, False, None, True] * 10, "size": np.arange(40.0) ** 2})
+    houses.write_csv(tmp_path / "polars.csv")
+    houses.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
+    assert "true" in (tmp_path / "polars.csv").read_text()
+    model = classifier(epochs=1, unseen=0.0).fit(houses, np.arange(40) % 2)
+    for same in (houses.to_pandas(), tmp_path / "polars.csv", tmp_path / "pandas.csv"):
+        assert [column.kind for column in columns_of(any_table(same))] == ["boolean", "number"]
+        np.testing.assert_array_equal(model.predict_proba(same), model.predict_proba(houses))
+
+
 @given(st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2100, 1, 1)), st.integers(-14 * 60, 14 * 60))
 def test_a_moment_with_a_time_zone_is_that_moment(moment: dt.datetime, minutes: int) -> None:
     moment = moment.replace(microsecond=0, tzinfo=dt.timezone(dt.timedelta(minutes=minutes)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clearhead.data.table_columns import columns_of
 from clearhead.data.tables import Table, table_of
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from tests.unit.small_tables import classifier, frame, regressor
 
 RANDOM = np.random.default_rng(0)
@@ -90,6 +90,8 @@ def test_integer_categories() -> None:
     for places in ([0], np.array([0])):
         assert kinds(works(X, categories=places)) == {"x0": "category", "x1": "number"}
     assert set(kinds(works(X, categories=np.array([0, 1]))).values()) == {"category"}
+    with pytest.raises(ConfigError, match=r"categories=\[0, 2\]: there is no column 2, the table has 2"):
+        works(X, categories=[0, 2])
     frame_ = pd.DataFrame(X, columns=["p", "q"]).astype({"p": "category"})
     assert kinds(works(frame_)) == {"p": "category", "q": "number"}
     model = works(frame_)

@@ -104,6 +104,10 @@ def _unpickled(path: Path) -> Mapping[str, Tensor]:
     odd = next((name for name, value in found.items() if not isinstance(value, Tensor)), None)
     if odd is not None:
         raise CheckpointError(f"{path} should hold tensors by name; {odd!r} is {type(found[odd]).__name__}")
+    most = path.stat().st_size  # strides of zero make a tensor of any size out of one number
+    vast = next((name for name, value in found.items() if value.numel() * value.itemsize > most), None)
+    if vast is not None:
+        raise CheckpointError(f"{path} is refused: {vast!r} claims to be larger than the file, {[*found[vast].shape]}")
     return found
 
 

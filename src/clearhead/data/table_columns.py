@@ -4,7 +4,7 @@
 |---|---|---|
 | number | numbers, whole ones included; durations, as seconds | a number |
 | category | text, values of several kinds, whatever is said to be one | a category |
-| boolean | truth values | a category |
+| boolean | truth values, `true` and `TRUE` of a file among them | a category |
 | date | dates and times | numbers: the day since 1970, and its parts that vary |
 | constant | one value everywhere | nothing |
 | empty | no value at all | nothing |
@@ -23,11 +23,17 @@ import numpy as np
 from clearhead.data.tables import Cells, Table
 from clearhead.errors import DataError
 
-__all__ = ["KINDS", "PARTS", "Column", "columns_of", "dates_in", "numbers_in", "texts_in"]
+__all__ = ["KINDS", "PARTS", "Column", "categories_in", "columns_of", "dates_in", "numbers_in", "texts_in"]
 
 FEW = 20  # rows of which it cannot be said that a column only counts them
 NUMERIC = (bool, int, float, Decimal, timedelta, np.number, np.bool_)
 WHOLE = re.compile(r"(0|-?[1-9][0-9]*)\.0")  # as pandas writes whole numbers of a column that has gaps
+TRUTHS = {
+    "true": "True",
+    "TRUE": "True",
+    "false": "False",
+    "FALSE": "False",
+}  # as polars, R and spreadsheets write them
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def _present(kind: str, cells: Cells, name: str) -> Cells:
     if kind == "date":
         values = dates_in(cells, name)
         return values[~np.isnat(values)]
-    return np.array([text for text in texts_in(cells) if text is not None], dtype=object)
+    return np.array([text for text in categories_in(cells) if text is not None], dtype=object)
 
 
 def _kind(cells: Cells, text: bool) -> str:
@@ -93,6 +99,8 @@ def _kind(cells: Cells, text: bool) -> str:
         return "date"
     if text and _all(float, present):
         return "number"
+    if text and {TRUTHS.get(cell, cell) for cell in present} <= {"True", "False"}:
+        return "boolean"
     if text and _all(datetime.fromisoformat, present):
         return "date"
     return "category"
@@ -163,6 +171,13 @@ def texts_in(cells: Cells) -> Cells:
         return np.array([None if np.isnan(value) else _text(value) for value in values], dtype=object)[place]
     texts = np.empty(len(cells), dtype=object)
     texts[:] = [None if cell is None else _text(cell) for cell in cells.tolist()]
+    return texts
+
+
+def categories_in(cells: Cells) -> Cells:
+    """A column as text or None, a truth value too written alike wherever it comes from: True for true and TRUE."""
+    texts = texts_in(cells)
+    texts[:] = [TRUTHS.get(text, text) for text in texts]
     return texts
 
 

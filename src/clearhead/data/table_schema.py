@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from clearhead.data.table_columns import PARTS, Column, dates_in, numbers_in, texts_in
+from clearhead.data.table_columns import PARTS, Column, categories_in, dates_in, numbers_in
 from clearhead.data.table_scaling import SCALINGS, Scaling, fit_scaling
 from clearhead.data.tables import Cells, Table
 from clearhead.errors import CheckpointError, DataError
@@ -188,7 +188,7 @@ def _numbers(feature: NumberFeature, table: Table) -> Cells:
 
 
 def _category(name: str, table: Table) -> CategoryFeature:
-    texts = set(texts_in(table[name]).tolist())
+    texts = set(categories_in(table[name]).tolist())
     return CategoryFeature(name, tuple(sorted(texts - {None})), None in texts)
 
 
@@ -196,7 +196,7 @@ def _codes(feature: CategoryFeature, table: Table, unseen: bool) -> Cells:
     place: dict[str | None, int] = {value: code for code, value in enumerate(feature.values)}
     if feature.missing:
         place[None] = len(feature.values)
-    texts = texts_in(table[feature.column])
+    texts = categories_in(table[feature.column])
     codes = np.array([place.get(text, feature.size) for text in texts], dtype=np.int64)
     if not unseen and (codes == feature.size).any():
         row = int((codes == feature.size).argmax())

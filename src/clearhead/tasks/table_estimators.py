@@ -154,7 +154,6 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     def _plan(self, table: Table) -> Plan:
         kind = pick(MODELS, self.kind, "kind of table model")
         pick(SCALINGS, self.scaling, "scaling")
-        names = list(table.columns)
         wish = Wish(self.layers, self.width, self.heads, self.dropout, self.numbers, self.bins, self.unseen)
         fitting = Fitting(
             learning_rate=kind.learning_rate if self.learning_rate is None else self.learning_rate,
@@ -167,8 +166,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
             device=pick_device(self.device),
             progress=self.progress,
         )
-        given = () if self.categories is None else self.categories
-        chosen = tuple(names[name] if isinstance(name, int | np.integer) else name for name in given)
+        chosen = _chosen(() if self.categories is None else self.categories, [*table.columns])
         return Plan(self.kind, wish, self.scaling, columns_of(table, chosen), self.watch, fitting)
 
     def _parted(
@@ -230,6 +228,14 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
+
+
+def _chosen(categories: Sequence[str | int], names: list[str]) -> tuple[str, ...]:
+    """The names of columns that are given by name or by place."""
+    for at in categories:
+        if isinstance(at, int | np.integer) and not -len(names) <= at < len(names):
+            raise ConfigError(f"categories={[*categories]}: there is no column {at}, the table has {len(names)}")
+    return tuple(names[name] if isinstance(name, int | np.integer) else name for name in categories)
 
 
 class TableClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from clearhead.data.table_columns import Column, texts_in
+from clearhead.data.table_columns import Column, categories_in
 from clearhead.data.table_files import any_table
 from clearhead.data.tables import Cells, Table, is_missing
 from clearhead.errors import DataError
@@ -137,7 +137,7 @@ def held_out_known(held_B: Cells, table: Table, columns: Sequence[Column]) -> Ce
     """Of the rows for validation those whose categories the other rows show too; the rest is to be learned from."""
     for column in columns:
         if column.kind in ("category", "boolean"):
-            texts = texts_in(table[column.name])
+            texts = categories_in(table[column.name])
             shown = set(texts[~held_B])
             held_B = held_B & np.array([text in shown for text in texts])
     return held_B
