@@ -39,6 +39,7 @@ class Fake:
     head_width: int = 8
     longest: int = 512
     biased: bool = False  # positions add a term to the scores
+    dot: bool = True  # a score is q · k and nothing else
 
     @property
     def width(self) -> int:
@@ -119,7 +120,7 @@ class FakeRun:
             "sides": {name: self._side(tokens) for name, tokens in self.sides.items()}, "predicts": predicts,
             "attentions": [
                 {**{key: part[key] for key in ("name", "kind", "queries", "keys", "heads")},
-                 "scale": self.fake.head_width**-0.5, "dot": True, "placed_values": False,
+                 "scale": self.fake.head_width**-0.5, "dot": self.fake.dot, "placed_values": False,
                  "stats": self._statistics(part["name"])}
                 for part in self.fake.attentions()
             ],

@@ -78,6 +78,15 @@ def test_one_query_by_hand(window: Window) -> None:
     np.testing.assert_allclose(numbers(table(page, "together")), wanted_output, rtol=1e-4, atol=1e-5)
 
 
+def test_a_score_that_is_no_product_is_not_called_one(browser: Any) -> None:
+    with window_of(browser, Fake("decoder", dot=False)) as (_, window):
+        page = window.show("view=steps&stage=1")
+        assert "s = score(q, k)" in page.locator(".stepper-row").inner_text()
+        assert "⊙" not in page.locator(".stepper").inner_text()
+        assert "Q Kᵀ" not in window.show("view=steps").locator(".stepper").inner_text()
+        assert table(page, "row")[0] == ["key", "score", "scaled", "masked", "softmax"]
+
+
 def test_a_stepper_goes_through_all_steps(window: Window) -> None:
     page, names = window.show("view=steps"), list[str]()
     onward = page.locator(".stepper button", has_text="Next")

@@ -91,7 +91,7 @@ const STEPS_BACK = {
     const score = pick(await tensor("scores"), head, row, column);
     return {
       says: "the score, scaled",
-      formula: "scale · (q · k)",
+      formula: attention.dot ? "scale · (q · k)" : "scale · score(q, k)",
       combine: "sum",
       terms: [
         {

@@ -12,6 +12,10 @@ const MOST_KEYS = 40;
 const NUMBERS = { scores: "q · k", scaled: "scaled", bias: "+ position", masked: "masked", weights: "softmax" };
 const STEP_GAP = 16;
 
+function heading(name, { dot }) {
+  return name === "scores" && !dot ? "score" : NUMBERS[name];
+}
+
 function multiplied(a, b) {
   return `${number(a)} × ${number(b)} = ${number(a * b)}`;
 }
@@ -46,13 +50,14 @@ export class OneRow {
     const wide = 58;
     const h = names.length > 18 ? 16 : 20;
     const room = this.card.width - label - numbers.length * (wide + 6) - 4 * STEP_GAP;
-    const c = Math.max(1.2, Math.min(11, room / (3 * deep)));
+    const strips = attention.dot ? 3 : 2; // other scores are no sum of products
+    const c = Math.max(1.2, Math.min(11, room / (strips * deep)));
     const top = 30;
     const y = top + h + STEP_GAP;
     const low = y + names.length * h + STEP_GAP;
     const strip = c * deep;
     const xs = { k: label, product: label + strip + STEP_GAP };
-    let x = xs.product + strip + STEP_GAP;
+    let x = label + (strips - 1) * (strip + STEP_GAP);
     for (const name of numbers) {
       xs[name] = x;
       x += wide + 6;
@@ -85,6 +90,14 @@ export class OneRow {
     const product = (i, at) => atQ(row, at) * atK(chosen[i], at);
     const weighted = (i, at) => atW(row, chosen[i]) * atV(chosen[i], at);
     const looks = (i) => ({ column: chosen[i] });
+    const productPanel = part("product", {
+      at: product,
+      looks,
+      empty: !reached("product"),
+      scale: this.#span(names.length, deep, product),
+      place: (i) => place("scores", row, chosen[i]),
+      tells: (i, at) => `q × k, number ${at + 1}: ${multiplied(atQ(row, at), atK(chosen[i], at))}`,
+    });
     const panels = [
       part("q", {
         y: top,
@@ -104,14 +117,7 @@ export class OneRow {
         place: (i, at) => place("k", chosen[i], at),
         tells: (i, at) => `key of “${names[i]}”, number ${at + 1}: ${number(atK(chosen[i], at))}`,
       }),
-      part("product", {
-        at: product,
-        looks,
-        empty: !reached("product"),
-        scale: this.#span(names.length, deep, product),
-        place: (i) => place("scores", row, chosen[i]),
-        tells: (i, at) => `q × k, number ${at + 1}: ${multiplied(atQ(row, at), atK(chosen[i], at))}`,
-      }),
+      ...(attention.dot ? [productPanel] : []),
       ...numbers.map((name) =>
         this.#column(of, name, { x: xs[name], y, cell: [wide, h], rows: names.length, chosen, looks, place }),
       ),
@@ -151,7 +157,7 @@ export class OneRow {
       height,
       panels,
       cursor: this.#cursor(panels, chosen.indexOf(column)),
-      decorate: (pen) => this.#decorate(pen, { y, low, xs, strip, numbers, wide, h, vector }),
+      decorate: (pen) => this.#decorate(pen, { attention, y, low, xs, strip, numbers, wide, h, vector }),
     });
     this.card.keep({
       title: `“${queries[row]}” by hand`,
@@ -160,7 +166,7 @@ export class OneRow {
       paint: (pen) => this.board.paint(pen),
       table: () => ({
         caption: `What “${queries[row]}” reads, step by step`,
-        columns: ["key", ...numbers.map((name) => NUMBERS[name])],
+        columns: ["key", ...numbers.map((name) => heading(name, attention))],
         rows: chosen.map((j) => [keys[j], ...numbers.map((name) => reader(tensors[name])(row, j))]),
       }),
     });
@@ -194,24 +200,24 @@ export class OneRow {
       scale: name === "weights" ? fromZero(values, "each row sums to 1") : aroundZero(values, "around zero"),
       words: (i) => number(at(i)),
       place: (i) => place(name, row, chosen[i]),
-      tells: (i) => `${NUMBERS[name]}: “${queries[row]}” and “${keys[chosen[i]]}”, ${number(at(i))}`,
+      tells: (i) => `${heading(name, attention)}: “${queries[row]}” and “${keys[chosen[i]]}”, ${number(at(i))}`,
     };
   }
 
-  #decorate(pen, { y, low, xs, strip, numbers, wide, h, vector }) {
+  #decorate(pen, { attention, y, low, xs, strip, numbers, wide, h, vector }) {
     const { faint } = pen.theme;
     const title = (words, x, room) =>
       pen.text(x + room / 2, 14, fit(words, room + 8, 12, 700), { anchor: "middle", weight: 700 });
     title("k", xs.k, strip);
-    title("q ⊙ k", xs.product, strip);
-    for (const name of numbers) title(NUMBERS[name], xs[name], wide);
+    for (const name of numbers) title(heading(name, attention), xs[name], wide);
     title("w · v", xs.weighted, strip);
     pen.text(xs.weighted - 8, low + h / 2, "z = Σ", { anchor: "end", weight: 700 });
-    const signs = [
-      ["⊙", xs.product - STEP_GAP / 2],
-      ["Σ", xs[numbers[0]] - STEP_GAP / 2],
-    ];
-    for (const [sign, x] of signs) pen.text(x, y + h / 2, sign, { size: 12, anchor: "middle", fill: faint });
+    if (attention.dot) {
+      title("q ⊙ k", xs.product, strip);
+      const sign = (words, x) => pen.text(x, y + h / 2, words, { size: 12, anchor: "middle", fill: faint });
+      sign("⊙", xs.product - STEP_GAP / 2);
+      sign("Σ", xs[numbers[0]] - STEP_GAP / 2);
+    }
     pen.line(
       [
         [xs.weighted, low - STEP_GAP / 2],

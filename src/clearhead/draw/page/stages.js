@@ -6,7 +6,7 @@ import { number, partName } from "./text.js";
 
 /**
  * @typedef {{query: string, key: string, kind: string, scale: number, at: (name: string) => number}} Told
- * @typedef {{id: string, step: number, name: string, formula: string, says: (of: Told) => string}} Stage
+ * @typedef {{id: string, step: number, name: string, formula: string, dot?: boolean, says: (of: Told) => string}} Stage
  */
 
 /** What happens, in order; `says` is told of one query and one key by their words. @type {Stage[]} */
@@ -24,6 +24,7 @@ const STAGES = [
     step: 2,
     name: "q ⊙ k",
     formula: "qᵢ ⊙ kⱼ",
+    dot: true,
     says: ({ query, key }) => `The question of ${query} is laid on the label of ${key}, number by number.`,
   },
   {
@@ -31,8 +32,19 @@ const STAGES = [
     step: 2,
     name: "q · k",
     formula: "s = Σ q ⊙ k",
+    dot: true,
     says: ({ query, key, at }) =>
       `The sum of these products is the score: ${query} and ${key} match by ${number(at("scores"))}.`,
+  },
+  {
+    id: "scores",
+    step: 2,
+    name: "score",
+    formula: "s = score(q, k)",
+    dot: false,
+    says: ({ query, key, at }) =>
+      "This model compares question and label in a way of its own, which is no plain q · k: " +
+      `${query} and ${key} match by ${number(at("scores"))}.`,
   },
   {
     id: "scaled",
@@ -92,9 +104,12 @@ const STAGES = [
   },
 ];
 
-/** The stages of a model: few add a term for positions. @param {boolean} biased */
-export function stagesOf(biased) {
-  return STAGES.filter(({ id }) => biased || id !== "bias");
+/**
+ * The stages of an attention: few add a term for positions, and few have a score that is no dot product.
+ * @param {import("./session.js").Attention} attention  @param {boolean} biased
+ */
+export function stagesOf(attention, biased) {
+  return STAGES.filter(({ id, dot = attention.dot }) => dot === attention.dot && (biased || id !== "bias"));
 }
 
 export class Stepper {
@@ -123,9 +138,12 @@ export class Stepper {
     this.session.set({ stage: Math.max(0, Math.min(to, last)) });
   }
 
-  /** The stage that the state names; behind the last one all of them are shown. @param {boolean} biased */
-  reach(biased) {
-    this.stages = stagesOf(biased);
+  /**
+   * The stage that the state names; behind the last one all of them are shown.
+   * @param {import("./session.js").Attention} attention  @param {boolean} biased
+   */
+  reach(attention, biased) {
+    this.stages = stagesOf(attention, biased);
     const { stage } = this.session.state;
     return stage < 0 ? this.stages.length : Math.min(stage, this.stages.length - 1);
   }
@@ -137,7 +155,7 @@ export class Stepper {
     this.next.disabled = stage === this.stages.length - 1;
     this.all.setAttribute("aria-pressed", String(stage === this.stages.length));
     const { formula, says } = this.stages[stage] ?? {
-      formula: "Z = softmax(Q Kᵀ · scale) V",
+      formula: `Z = softmax(${attention.dot ? "Q Kᵀ" : "score(Q, K)"} · scale) V`,
       says: () =>
         `${partName(attention.name)}, head ${head + 1}. ` +
         "Click any number to see where it comes from, or go step by step.",

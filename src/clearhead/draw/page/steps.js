@@ -92,7 +92,7 @@ export class Steps {
     const tensors = await this.#load(session);
     if (attention !== session.attention || state.head !== session.state.head) return;
     const { row, column, head } = session.state;
-    const stage = this.stepper.reach(Boolean(tensors.bias));
+    const stage = this.stepper.reach(attention, Boolean(tensors.bias));
     const { stages } = this.stepper;
     const [queries, keys] = session.names(attention);
     const reached = (id) => stages.findIndex((one) => one.id === id) <= stage;

@@ -45,8 +45,9 @@ const STOPS = [
     title: "Step 2: compare",
     go: { view: "steps", until: "scores" },
     target: "#view",
-    says: ({ query, key, score }) =>
-      `Multiply q and k number by number and add up: ${query} and ${key} score ${score}.`,
+    says: ({ query, key, score, dot }) =>
+      `${dot ? "Multiply q and k number by number and add up" : "Compare q and k as this model does"}: ` +
+      `${query} and ${key} score ${score}.`,
   },
   {
     title: "Step 3: scale and mask",
@@ -146,6 +147,7 @@ export class Tour {
       score: await cell("scores"),
       scaled: await cell("scaled"),
       scale: number(attention.scale),
+      dot: attention.dot,
       masked: attention.kind === "masked",
       heads: attention.heads,
       writes: model.writes,
@@ -156,7 +158,8 @@ export class Tour {
     const { session } = this;
     const { until, ...go } = STOPS[at].go;
     if (until) {
-      go.stage = stagesOf(session.biased(session.attention)).findIndex(({ id }) => id === until);
+      const { attention } = session;
+      go.stage = stagesOf(attention, session.biased(attention)).findIndex(({ id }) => id === until);
     }
     this.at = at;
     const facts = await this.#facts();
