@@ -75,6 +75,11 @@ def test_help_of_a_verb_is_its_own(add_verb, capsys: pytest.CaptureFixture[str])
     assert "--times" in shown
 
 
+def test_the_package_can_be_run() -> None:
+    done = subprocess.run([sys.executable, "-m", "clearhead", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"clearhead {__version__}\n"
+
+
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_load_nothing_heavy(option: str) -> None:
     done = in_subprocess(
