@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,11 @@ from clearhead.models.presets import PRESETS, build
 from clearhead.models.vit import VitConfig
 from clearhead.nn.tables import pick
 from clearhead.tasks.batches import Epochs, by_length
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe
 from clearhead.tasks.labelled_data import label_numbers
 from clearhead.tasks.loading import load_model
 from clearhead.tasks.prepare import Figures, find_layers
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.train.job import Job
 from clearhead.train.loop import train
 from clearhead.train.loss import Terms, cross_entropy
@@ -44,7 +45,7 @@ class ImageBatch(NamedTuple):
         return ImageBatch(self.image_BCLM.to(device), self.class_B.to(device))
 
 
-class ImageClassifier:
+class ImageClassifier(Pretrained):
     """A vision Transformer that says of which class an image is.
 
     An image is the path of a file, an image of Pillow's, or an array (height, width[, channels]) of bytes or of numbers
@@ -65,24 +66,9 @@ class ImageClassifier:
         labels = parts.settings.labels or tuple(f"LABEL_{number}" for number in range(config.classes))
         if len(labels) != config.classes:
             raise CheckpointError(f"the model knows {config.classes} classes, and {len(labels)} have a name")
-        self.parts = parts
-        self.model, self.reader = parts.model, parts.tokenizer
-        self.config, self.labels = config, labels
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
-    ) -> "ImageClassifier":
-        """The classifier of a model directory, of a run's best checkpoint, or of a folder of Hugging Face's."""
-        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
+        super().__init__(parts)
+        self.reader: ImageReader = parts.tokenizer
+        self.labels = labels
 
     @classmethod
     def fit(
@@ -96,7 +82,7 @@ class ImageClassifier:
         rows: int = 32,
         out: str | Path | None = None,
         training: Training | None = None,
-    ) -> "ImageClassifier":
+    ) -> Self:
         """Learn from images with their labels, `rows` of them at each step; all are held in memory.
 
         The preset, or a config in its place, decides to which size images are scaled and whether they are grey.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from clearhead.data.token_array import TokenArray
 from clearhead.errors import ConfigError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
-from clearhead.tasks.loading import load_model
+from clearhead.tasks.directory import ModelParts, Settings, describe
 from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.precision import compile_step
 from clearhead.tasks.prepare import (
@@ -34,6 +33,7 @@ from clearhead.tasks.prepare import (
     start_of,
     training_settings,
 )
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.remembered import Remembered
 from clearhead.tasks.talking import Messages, talk_tokens
@@ -59,7 +59,7 @@ TOKENS_AT_ONCE = 4_096
 SHOWN, SHOWN_AFTER = 100, 16
 
 
-class LanguageModel:
+class LanguageModel(Pretrained):
     """A decoder that goes on with a text.
 
     >>> model = LanguageModel.fit(["a b a b a b a b"] * 9, preset="gpt-tiny", steps=1, vocabulary=300, length=8)
@@ -69,33 +69,15 @@ class LanguageModel:
 
     TASK = "language_model"
 
-    def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config = parts.settings.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
     @classmethod
     def from_pretrained(
         cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None, compiled: bool = False
-    ) -> "LanguageModel":
-        """The model of a model directory, or of a run's best checkpoint.
-
-        precision   "float32", or "int8": weights in 8 bits, for use alone
-        threads     of PyTorch, in the whole process
-        compiled    whether PyTorch compiles the step of decoding
-        """
-        parts = load_model(folder, cls.TASK, precision=precision, threads=threads)
+    ) -> Self:
+        """As for any task; `compiled`: PyTorch compiles the step of decoding."""
+        found = super().from_pretrained(folder, precision=precision, threads=threads)
         if compiled:
-            compile_step(parts.model)
-        return cls(parts)
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
+            compile_step(found.model)
+        return found
 
     @classmethod
     def fit(
@@ -109,7 +91,7 @@ class LanguageModel:
         length: int | None = None,
         out: str | Path | None = None,
         recipe: Recipe | None = None,
-    ) -> "LanguageModel":
+    ) -> Self:
         """Learn from text: the path of a file or folder, or a list of texts; `length` is that of the windows.
 
         A `recipe` decides everything else in place of preset, steps, vocabulary and length; `out` keeps the run.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,9 +15,8 @@ from clearhead.data.batch import shard
 from clearhead.data.sources import TextSource
 from clearhead.errors import ConfigError, DecodingError
 from clearhead.evaluate.perplexity import mean_loss, perplexity
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
+from clearhead.tasks.directory import Settings, describe
 from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
-from clearhead.tasks.loading import load_model
 from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.masking import MaskedRows, masked_batch, pair_row
 from clearhead.tasks.prepare import (
@@ -33,6 +32,7 @@ from clearhead.tasks.prepare import (
     start_of,
     training_settings,
 )
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.text_data import (
     TextData,
@@ -58,7 +58,7 @@ class Guess(NamedTuple):
     probability: float
 
 
-class MaskedModel:
+class MaskedModel(Pretrained):
     """An encoder that knows which words fit.
 
     >>> model = MaskedModel.fit(["the dog barks"] * 9, preset="bert-tiny", steps=1, vocabulary=300, length=8)
@@ -67,26 +67,6 @@ class MaskedModel:
     """
 
     TASK = "masked_model"
-
-    def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config = parts.settings.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
-    ) -> "MaskedModel":
-        """The model of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
 
     @classmethod
     def fit(
@@ -100,7 +80,7 @@ class MaskedModel:
         length: int | None = None,
         out: str | Path | None = None,
         recipe: Recipe | None = None,
-    ) -> "MaskedModel":
+    ) -> Self:
         """Learn from text: the path of a file or folder, or a list of texts; `length` is that of the windows.
 
         A `recipe` decides everything else in place of preset, steps, vocabulary and length; `out` keeps the run.

@@ -1,7 +1,7 @@
 """Sentence vectors: texts as points that lie near each other where they mean alike [reimers2019]."""
 
 from pathlib import Path
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import torch
@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from clearhead.errors import CheckpointError, DataError
 from clearhead.models.encoder_only import EncoderOnlyConfig
 from clearhead.tasks.batches import by_length
-from clearhead.tasks.directory import ModelParts, save_model
+from clearhead.tasks.directory import ModelParts
 from clearhead.tasks.encoder_data import EncoderBatch, frame
 from clearhead.tasks.loading import load_model
+from clearhead.tasks.pretrained import Pretrained
 
 __all__ = ["SentenceEncoder"]
 
 Vectors = NDArray[np.float32]
 
 
-class SentenceEncoder:
+class SentenceEncoder(Pretrained):
     """An encoder that gives one vector for a text, pooled as its config says.
 
     Any encoder can be one; those made for it come from folders of sentence-transformers.
@@ -30,24 +31,12 @@ class SentenceEncoder:
     def __init__(self, parts: ModelParts) -> None:
         if not isinstance(parts.settings.config, EncoderOnlyConfig):
             raise CheckpointError(f"vectors of texts need an encoder, not a model for {parts.settings.task}")
-        self.parts = parts
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config = parts.settings.config
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
+        super().__init__(parts)
 
     @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
-    ) -> "SentenceEncoder":
+    def from_pretrained(cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None) -> Self:
         """The encoder of a model directory, of a folder of sentence-transformers, or of any other encoder."""
         return cls(load_model(folder, precision=precision, threads=threads))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
 
     @overload
     def encode(self, text: str) -> Vectors: ...

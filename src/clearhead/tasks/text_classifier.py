@@ -1,44 +1,30 @@
 """Text classification: from labelled texts to a classifier, by `[CLS]` or by pooling."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.evaluate.classification import classification
 from clearhead.evaluate.perplexity import mean_loss
-from clearhead.tasks.batches import Epochs, by_length
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
-from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
+from clearhead.tasks.batches import by_length
+from clearhead.tasks.directory import ModelParts
+from clearhead.tasks.encoder_data import EncoderBatch, frame
 from clearhead.tasks.labelled_data import Example, LabelledParts, label_numbers, parts_of_labels, read_labelled
-from clearhead.tasks.loading import load_model
+from clearhead.tasks.labelled_training import LabelledRows, encoder_to_train, prepare_labelled
 from clearhead.tasks.losses import Loss
-from clearhead.tasks.prepare import (
-    Figures,
-    Prepared,
-    Surroundings,
-    build_model,
-    build_tokenizer,
-    find_layers,
-    fit_parts,
-    parts_to_train,
-    simple_recipe,
-    start_of,
-    training_settings,
-)
+from clearhead.tasks.prepare import Figures, Prepared, Surroundings, fit_parts, simple_recipe
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.tasks.recipe import Data, Recipe
-from clearhead.train.job import Job
 from clearhead.train.loss import Terms, cross_entropy
 
 __all__ = ["TextClassifier"]
 
 
-class TextClassifier:
+class TextClassifier(Pretrained):
     """An encoder that says of which class a text is.
 
     >>> texts = [("good", "+"), ("bad", "-")]
@@ -50,24 +36,8 @@ class TextClassifier:
     TASK = "text_classification"
 
     def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config, self.labels = parts.settings.config, parts.settings.labels
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
-    ) -> "TextClassifier":
-        """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
+        super().__init__(parts)
+        self.labels = parts.settings.labels
 
     @classmethod
     def fit(
@@ -80,7 +50,7 @@ class TextClassifier:
         vocabulary: int = 4_000,
         out: str | Path | None = None,
         recipe: Recipe | None = None,
-    ) -> "TextClassifier":
+    ) -> Self:
         """Learn from texts with labels: a file, or pairs of text and label.
 
         A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
@@ -101,37 +71,20 @@ class TextClassifier:
         data = data or parts_of_labels(recipe.data, read_labelled)
         texts, answers = zip(*data.train, strict=True)
         labels = tuple(sorted(set(answers)))
-        start = start_of(recipe)
-        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer, start)
-        heads = {"classes": len(labels), "labels": 0, "words": False, "next_sentence": False}
-        model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
-        settings = Settings(cls.TASK, model.config, labels=labels)
-        parts = parts_to_train(recipe, model, tokenizer, settings, start)
-        rows, classes = _rows(texts, tokenizer, model.config.length), label_numbers(answers, labels)
+        parts = encoder_to_train(cls.TASK, recipe, around, texts, labels, {"classes": len(labels)})
+        rows = _rows(texts, parts.tokenizer, parts.settings.config.length)
         for part in (data.valid, data.test):  # an unknown label is refused now, not in the middle of training
             label_numbers((label for _, label in part or ()), labels)
-
-        def batch(which: Any) -> EncoderBatch:
-            return EncoderBatch.of([rows[i] for i in which], classes=[classes[i] for i in which])
-
-        def validate(model: nn.Module) -> dict[str, float]:
-            figures = cls(replace(parts, model=model)).evaluate(data.valid or ())
-            return {name: float(value) for name, value in figures.items()}
-
-        epochs = Epochs.by_tokens([len(row) for row in rows], recipe.train, around.world)
-        job = Job(
-            loss=partial(_loss, smoothing=recipe.train.smoothing),
-            counts=lambda batch: {"loss": len(batch.token_BL)},
-            batches=lambda step: [batch(which) for which in epochs.step(step)],
-            move=EncoderBatch.to,
-            validate=validate if data.valid else None,
-            save_extra=lambda folder: describe(folder, parts),
-            flops=lambda batch: 3 * model.flops(*batch.token_BL.shape),
+        return prepare_labelled(
+            recipe,
+            around,
+            parts,
+            LabelledRows(rows, classes=label_numbers(answers, labels)),
+            data,
+            loss=_loss,
+            evaluate=lambda parts, valid: cls(parts).evaluate(valid),
             unit="texts",
-            blocks=find_layers,
         )
-        training = training_settings(recipe, model, len(epochs))
-        return Prepared(model, job, training, tokenizer, settings, data.test)
 
     @overload
     def classify(self, text: str) -> str: ...
@@ -170,10 +123,8 @@ class TextClassifier:
     def losses(self, data: str | Path | Sequence[Example], how: Data | None = None) -> Iterator[Loss]:
         """The summed loss of each batch of texts, as a function of the model."""
         texts, answers = zip(*read_labelled(data, how), strict=True)
-        rows, classes = _rows(texts, self.tokenizer, self.config.length), label_numbers(answers, self.labels)
-        for which in by_length([len(row) for row in rows]):
-            batch = EncoderBatch.of([rows[i] for i in which], classes=[classes[i] for i in which])
-            yield Loss(len(which), partial(_summed, batch=batch.to(self.device)))
+        rows = _rows(texts, self.tokenizer, self.config.length)
+        return LabelledRows(rows, classes=label_numbers(answers, self.labels)).losses(_loss, self.device)
 
     @torch.inference_mode()
     def _logits(self, texts: Sequence[str]) -> Tensor:
@@ -187,10 +138,6 @@ class TextClassifier:
 
 def _rows(texts: Sequence[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:
     return [frame(ids, tokenizer, longest) for ids in tokenizer.encode_batch(texts)]
-
-
-def _summed(model: Any, batch: EncoderBatch) -> Tensor:
-    return _loss(model, batch, smoothing=0.0)["loss"][0]
 
 
 def _loss(model: Any, batch: EncoderBatch, *, smoothing: float) -> Terms:

@@ -3,39 +3,24 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 import torch
-from torch import Tensor, nn
 
 from clearhead.data.tokenizers import Tokenizer
 from clearhead.evaluate.classification import classification, span_f1
 from clearhead.evaluate.perplexity import mean_loss
-from clearhead.tasks.batches import Epochs, by_length
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
-from clearhead.tasks.encoder_data import SPECIALS, EncoderBatch, frame
+from clearhead.tasks.batches import by_length
+from clearhead.tasks.directory import ModelParts, Settings
+from clearhead.tasks.encoder_data import EncoderBatch, frame
 from clearhead.tasks.labelled_data import LabelledParts, Tagged, label_numbers, parts_of_labels, read_tagged
-from clearhead.tasks.loading import load_model
+from clearhead.tasks.labelled_training import LabelledRows, encoder_to_train, prepare_labelled
 from clearhead.tasks.losses import Loss
-from clearhead.tasks.prepare import (
-    Figures,
-    Prepared,
-    Surroundings,
-    build_model,
-    build_tokenizer,
-    find_layers,
-    fit_parts,
-    parts_to_train,
-    simple_recipe,
-    start_of,
-    training_settings,
-)
+from clearhead.tasks.prepare import Figures, Prepared, Surroundings, fit_parts, simple_recipe
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.tasks.recipe import Data, Recipe
-from clearhead.train.job import Job
 from clearhead.train.loss import IGNORE, Terms, cross_entropy
 
 __all__ = ["TaggedWord", "TokenClassifier"]
@@ -51,7 +36,7 @@ class TaggedWord(NamedTuple):
     tag: str
 
 
-class TokenClassifier:
+class TokenClassifier(Pretrained):
     """An encoder that tags each word.
 
     >>> sentences = [(["Mary", "sleeps"], ["B-PER", "O"])]
@@ -63,24 +48,8 @@ class TokenClassifier:
     TASK = "token_classification"
 
     def __init__(self, parts: ModelParts) -> None:
-        self.parts = parts
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config, self.labels = parts.settings.config, parts.settings.labels
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    @classmethod
-    def from_pretrained(
-        cls, folder: str | Path, *, precision: str = "float32", threads: int | None = None
-    ) -> "TokenClassifier":
-        """The classifier of a model directory, or of a run's best checkpoint."""
-        return cls(load_model(folder, cls.TASK, precision=precision, threads=threads))
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
-        save_model(Path(folder), self.parts)
+        super().__init__(parts)
+        self.labels = parts.settings.labels
 
     @classmethod
     def fit(
@@ -93,7 +62,7 @@ class TokenClassifier:
         vocabulary: int = 4_000,
         out: str | Path | None = None,
         recipe: Recipe | None = None,
-    ) -> "TokenClassifier":
+    ) -> Self:
         """Learn from tagged sentences: a CoNLL file, or pairs of words and tags.
 
         A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
@@ -114,38 +83,19 @@ class TokenClassifier:
         data = data or parts_of_labels(recipe.data, read_tagged)
         labels = (OUTSIDE, *sorted({tag for _, tags in data.train for tag in tags} - {OUTSIDE}))
         texts = [" ".join(words) for words, _ in data.train]
-        start = start_of(recipe)
-        tokenizer = build_tokenizer(recipe, lambda: iter(texts), SPECIALS, around.tokenizer, start)
-        heads = {"labels": len(labels), "classes": 0, "words": False, "next_sentence": False, "pooler": "none"}
-        model: Any = build_model(recipe, "encoder_only", tokenizer, start, heads=lambda config: heads)
-        settings = Settings(cls.TASK, model.config, labels=labels)
-        parts = parts_to_train(recipe, model, tokenizer, settings, start)
-        rows = [_Row.of(words, tokenizer, model.config.length) for words, _ in data.train]
-        targets = [row.targets(label_numbers(tags, labels)) for row, (_, tags) in zip(rows, data.train, strict=True)]
+        parts = encoder_to_train(cls.TASK, recipe, around, texts, labels, {"labels": len(labels), "pooler": "none"})
         for part in (data.valid, data.test):  # an unknown tag is refused now, not in the middle of training
             label_numbers((tag for _, tags in part or () for tag in tags), labels)
-
-        def batch(which: Any) -> EncoderBatch:
-            return EncoderBatch.of([rows[i].ids for i in which], labels=[targets[i] for i in which])
-
-        def validate(model: nn.Module) -> dict[str, float]:
-            figures = cls(replace(parts, model=model)).evaluate(data.valid or ())
-            return {name: float(value) for name, value in figures.items()}
-
-        epochs = Epochs.by_tokens([len(row.ids) for row in rows], recipe.train, around.world)
-        job = Job(
-            loss=partial(_loss, smoothing=recipe.train.smoothing),
-            counts=lambda batch: {"loss": batch.labels},
-            batches=lambda step: [batch(which) for which in epochs.step(step)],
-            move=EncoderBatch.to,
-            validate=validate if data.valid else None,
-            save_extra=lambda folder: describe(folder, parts),
-            flops=lambda batch: 3 * model.flops(*batch.token_BL.shape),
+        return prepare_labelled(
+            recipe,
+            around,
+            parts,
+            _rows(data.train, parts.tokenizer, parts.settings),
+            data,
+            loss=_loss,
+            evaluate=lambda parts, valid: cls(parts).evaluate(valid),
             unit="words",
-            blocks=find_layers,
         )
-        training = training_settings(recipe, model, len(epochs))
-        return Prepared(model, job, training, tokenizer, settings, data.test)
 
     @overload
     def label(self, text: str) -> list[TaggedWord]: ...
@@ -190,14 +140,8 @@ class TokenClassifier:
 
     def losses(self, data: str | Path | Sequence[Tagged], how: Data | None = None) -> Iterator[Loss]:
         """The summed loss of each batch of sentences, as a function of the model."""
-        sentences = read_tagged(data, how)
-        rows = [_Row.of(words, self.tokenizer, self.config.length) for words, _ in sentences]
-        targets = [
-            row.targets(label_numbers(tags, self.labels)) for row, (_, tags) in zip(rows, sentences, strict=True)
-        ]
-        for which in by_length([len(row.ids) for row in rows]):
-            batch = EncoderBatch.of([rows[i].ids for i in which], labels=[targets[i] for i in which])
-            yield Loss(len(which), partial(_summed, batch=batch.to(self.device)))
+        rows = _rows(read_tagged(data, how), self.tokenizer, self.parts.settings)
+        return rows.losses(_loss, self.device)
 
 
 class _Row(NamedTuple):
@@ -223,8 +167,12 @@ class _Row(NamedTuple):
         return targets
 
 
-def _summed(model: Any, batch: EncoderBatch) -> Tensor:
-    return _loss(model, batch, smoothing=0.0)["loss"][0]
+def _rows(sentences: Sequence[Tagged], tokenizer: Tokenizer, settings: Settings) -> LabelledRows:
+    rows = [_Row.of(words, tokenizer, settings.config.length) for words, _ in sentences]
+    numbers = (label_numbers(tags, settings.labels) for _, tags in sentences)
+    return LabelledRows(
+        [row.ids for row in rows], labels=[row.targets(of) for row, of in zip(rows, numbers, strict=True)]
+    )
 
 
 def _loss(model: Any, batch: EncoderBatch, *, smoothing: float) -> Terms:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from clearhead.evaluate.bleu import bleu, chrf
 from clearhead.evaluate.perplexity import mean_loss, perplexity
 from clearhead.tasks.answers import Answer, Scored
 from clearhead.tasks.batches import Epochs
-from clearhead.tasks.directory import ModelParts, Settings, describe, save_model
+from clearhead.tasks.directory import ModelParts, Settings, describe
 from clearhead.tasks.loading import load_model
 from clearhead.tasks.losses import Loss, word_loss
 from clearhead.tasks.options import Words, with_words
@@ -50,6 +50,7 @@ from clearhead.tasks.prepare import (
     start_of,
     training_settings,
 )
+from clearhead.tasks.pretrained import Pretrained
 from clearhead.tasks.recipe import Recipe
 from clearhead.tasks.translating import GENERATION, Request, Translating
 from clearhead.tasks.word_alignment import Attended, attend
@@ -65,7 +66,7 @@ TOKENS_AT_ONCE = 4_096
 SHOWN = 3
 
 
-class Translator:
+class Translator(Pretrained):
     """An encoder–decoder that translates.
 
     >>> pairs = [("un deux", "one two"), ("deux un", "two one")]
@@ -78,14 +79,9 @@ class Translator:
 
     def __init__(self, parts: ModelParts, *others: ModelParts) -> None:
         """A translator of one model; of several, where `others` of the same vocabulary decide with it."""
-        self.parts, self.members = parts, (parts, *others)
-        self.model, self.tokenizer = parts.model, parts.tokenizer
-        self.config = parts.settings.config
+        super().__init__(parts)
+        self.members = (parts, *others)
         self._working = Translating(self.members)
-
-    @property
-    def device(self) -> torch.device:
-        return self._working.device
 
     @classmethod
     def from_pretrained(
@@ -95,7 +91,7 @@ class Translator:
         precision: str = "float32",
         threads: int | None = None,
         compiled: bool = False,
-    ) -> "Translator":
+    ) -> Self:
         """The translator of a model directory, or of a run's best checkpoint; of several folders, their ensemble.
 
         precision   "float32", or "int8": weights in 8 bits, for use alone
@@ -120,10 +116,10 @@ class Translator:
         return cls(*members)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a new model directory."""
+        """Write a new model directory; of one model alone."""
         if len(self.members) > 1:
             raise ConfigError(f"an ensemble of {len(self.members)} models is no single model: save each of them")
-        save_model(Path(folder), self.parts)
+        super().save_pretrained(folder)
 
     @classmethod
     def fit(
@@ -136,7 +132,7 @@ class Translator:
         vocabulary: int = 8_000,
         out: str | Path | None = None,
         recipe: Recipe | None = None,
-    ) -> "Translator":
+    ) -> Self:
         """Learn from pairs: a tab-separated file, two parallel files as `(Path, Path)`, or a list of pairs.
 
         A `recipe` decides everything else in place of preset, steps and vocabulary; `out` keeps the run directory.
