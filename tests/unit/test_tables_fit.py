@@ -147,16 +147,40 @@ def test_the_best_weights_of_each_member_are_kept(join: Any) -> None:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.fill_(float(epoch))
-        assert not best.stale
+        assert best.done == (frozenset({0}) if epoch > 3 else frozenset())
         best.weigh(torch.tensor(scores, dtype=torch.float64))
     best.restore()
     assert [float(member_weights(model, s)["weight"][0, 0]) for s in range(2)] == [1.0, 4.0]
     assert best.score_S.tolist() == [2.0, 0.5]
-    assert not best.stale, "the second member was better just now"
+    assert best.done == {0}, "the second member was better just now"
     for _ in range(2):
         best.weigh(torch.tensor([0.0, 9.0], dtype=torch.float64))
-    assert best.stale
+    assert best.done == {0, 1}
     assert best.score_S.tolist() == [2.0, 0.5], "a member out of patience stays as it is"
+
+
+def test_a_member_that_is_out_of_patience_costs_nothing_more() -> None:
+    """A judge that finds the first member worse from the second epoch on, and the other one better every time."""
+    turns: dict[int, int] = {0: 0, 1: 0}
+    judged: list[int] = []
+
+    def build() -> FTTransformer:
+        member, s = FTTransformer(PLAIN), len(made)
+        member.register_forward_hook(lambda *_: turns.update({s: turns[s] + 1}) if member.training else None)
+        made.append(member)
+        return member
+
+    def judge(model: Any, held: Any, members: int) -> torch.Tensor:
+        judged.append(len(judged))
+        return torch.tensor([float(len(judged)), -float(len(judged))])
+
+    made: list[FTTransformer] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clearhead.tasks.table_fit.WIDE", 0)
+        how = fitting(members=2, batch_size=40, epochs=6, patience=2)
+        course = fit_members(build, rows(), rows(seed=1), OBJECTIVES["values", "loss"].cost, judge, how)
+    assert turns == {0: 3, 1: 6}, "the first one's best epoch and two of patience; the other one's six"
+    assert course.best == [1.0, -6.0]
 
 
 def nn_linear() -> torch.nn.Linear:

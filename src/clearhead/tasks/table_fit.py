@@ -129,7 +129,8 @@ def fit_members(
         parts = _parts(members[0], fitting)
         with epochs_bar(fitting.progress, fitting.epochs) as note:
             for epoch in range(1, fitting.epochs + 1):
-                loss = _epoch(model.train(), train, cost, optimizer, fitting, parts)
+                done = best.done if isinstance(model, InTurn) else frozenset[int]()
+                loss = _epoch(model.train(), train, cost, optimizer, fitting, parts, done)
                 if not math.isfinite(loss):
                     raise DivergenceError(f"the loss is {loss:g} in epoch {epoch}: lower learning_rate")
                 figures = {"loss": loss}
@@ -139,7 +140,7 @@ def fit_members(
                     best.weigh(scores_S)
                     figures |= {"validation": float(scores_S.mean()), "best": float(best.score_S.mean())}
                 note(figures)
-                if best.stale:
+                if len(best.done) == fitting.members:
                     break
         best.restore()
     if isinstance(model, InTurn):
@@ -158,27 +159,38 @@ def together(members: Sequence[Any], batch_size: int) -> nn.Module:
 
 
 def _epoch(
-    model: nn.Module, train: Rows, cost: Cost, optimizer: torch.optim.Optimizer, fitting: Fitting, parts: int
+    model: nn.Module,
+    train: Rows,
+    cost: Cost,
+    optimizer: torch.optim.Optimizer,
+    fitting: Fitting,
+    parts: int,
+    done: frozenset[int],
 ) -> float:
     """Go through all rows once, in an order of each member's own; returns the mean cost of a row."""
     rows = len(train.weight_B)
     order_SB = torch.stack([torch.randperm(rows) for _ in range(fitting.members)]).to(fitting.device)
     total = torch.zeros((), dtype=torch.float64)
     for batch_SB in order_SB.split(fitting.batch_size, dim=1):
-        total += gradients(model, train, batch_SB, cost, parts).cpu()
+        total += gradients(model, train, batch_SB, cost, parts, done).cpu()
         optimizer.step()
         optimizer.zero_grad()
-    return float(total) / (rows * fitting.members)
+    return float(total) / (rows * (fitting.members - len(done)))
 
 
-def gradients(model: nn.Module, train: Rows, batch_SB: Tensor, cost: Cost, parts: int) -> Tensor:
+def gradients(
+    model: nn.Module, train: Rows, batch_SB: Tensor, cost: Cost, parts: int, done: frozenset[int] = frozenset()
+) -> Tensor:
     """Those of the mean cost of a batch, added over the members; returns the sum of all costs.
 
-    Each part of the batch, and each member that has its turn, goes forward and backward before the next one comes.
+    Each part of the batch, and each member that has its turn, goes forward and backward before the next one comes;
+    members that are done have no turn any more.
     """
     total = torch.zeros((), device=batch_SB.device)
     for part_SB in batch_SB.split(parts, dim=1):
-        turns = zip(model.members, part_SB, strict=True) if isinstance(model, InTurn) else [(model, part_SB.flatten())]
+        turns = [(model, part_SB.flatten())]
+        if isinstance(model, InTurn):
+            turns = [(one, part_SB[s]) for s, one in enumerate(model.members) if s not in done]
         for one, index_B in turns:
             loss = cost(one, train.take(index_B)).sum()
             torch.autograd.backward(loss / batch_SB.shape[1])
@@ -220,14 +232,15 @@ class _Best:
         self.history: list[float] = []
 
     @property
-    def stale(self) -> bool:
-        return 0 < self.patience <= int(self.since_S.min())
+    def done(self) -> frozenset[int]:
+        """The members that are out of patience."""
+        return frozenset((self.since_S >= self.patience).nonzero().flatten().tolist() if self.patience else ())
 
     def weigh(self, score_S: Tensor) -> None:
         """Keep the weights of those members that are better than ever, and not yet out of patience."""
         self.history.append(float(score_S.mean()))
-        running_S = self.since_S < self.patience if self.patience else self.since_S >= 0
-        better_S = (score_S < self.score_S) & running_S
+        better_S = score_S < self.score_S
+        better_S[list(self.done)] = False
         self.since_S = torch.where(better_S, 0, self.since_S + 1)
         self.score_S = torch.where(better_S, score_S, self.score_S)
         for s in better_S.nonzero().flatten().tolist():
