@@ -105,7 +105,8 @@ def test_a_row_answers_alike_alone_and_in_a_batch() -> None:
     X, y = frame(70)
     model = classifier(epochs=1, n_ensemble=2).fit(X, y)
     alone = np.concatenate([model.predict_proba(X.iloc[[i]]) for i in range(70)])
-    np.testing.assert_array_equal(alone, model.predict_proba(X))
+    # Not to the bit: some processors multiply odd widths, as this model has, in an order that depends on a row's place.
+    np.testing.assert_allclose(alone, model.predict_proba(X), rtol=0, atol=1e-6)
 
 
 # ---------------------------------------------------------------- the loop

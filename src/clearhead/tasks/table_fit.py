@@ -44,7 +44,7 @@ CPU = torch.device("cpu")
 WEIGHTS = 1 << 26  # attention weights of a backward pass; a batch with more is gone through in parts
 WIDE = 1 << 17  # numbers in the stream of one member
 TOKENS = 1 << 16  # of a forward pass alone
-LEAST = 32  # rows of a forward pass: with so many a row is computed alike, to the bit, whatever rows stand beside it
+LEAST = 32  # rows of a forward pass, or a multiple: so the usual widths compute a row alike, to the bit, beside others
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ def _parts(model: Any, fitting: Fitting) -> int:
 
 def apart(model: nn.Module, rows: Rows, members: int, tokens: int) -> Iterator[Tensor]:
     """The outputs for some rows at a time, (S, B, outputs): each member's for the same rows, in bounded memory."""
-    at_once = max(LEAST, TOKENS // (members * tokens))
+    at_once = max(1, TOKENS // (members * tokens * LEAST)) * LEAST
     for start in range(0, len(rows.weight_B), at_once):
         parts = [x[start : start + at_once] for x in rows[:2]]
-        spare = max(0, LEAST - len(parts[0]))
+        spare = -len(parts[0]) % LEAST
         number_BC, code_BC = (F.pad(x, (0, 0, 0, spare)).repeat(members, 1) for x in parts)
         yield model(number_BC, code_BC).unflatten(0, (members, -1))[:, : len(parts[0])]
 
