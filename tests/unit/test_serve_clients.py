@@ -285,7 +285,11 @@ def test_many_clients_of_many_kinds(models: Tiny) -> None:
 
 
 def test_threads_end_with_the_server(models: Tiny) -> None:
-    before = set(threading.enumerate())
+    before = engine_threads()
     with listening(models):
-        assert set(threading.enumerate()) > before
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("engine")]
+        assert engine_threads() > before
+    assert engine_threads() == before
+
+
+def engine_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("engine")}

@@ -14,7 +14,7 @@ TEXTS = [
     "Je suis étudiant, et toi ?",
     "The animal didn't cross the street because it was too tired.",
     "Ein kleines Mädchen klettert in ein Spielhaus aus Holz.",
-    "日本語のテキスト 2024 — naïve façade… 😀",
+    "日本語のテキスト 2024 — naïve façade № 😀",
     "def f(x): return x  # <b>tag</b>",
     "  two  spaces ",
     "ＦＵＬＬ　ｗｉｄｔｈ ﬁne ①",
