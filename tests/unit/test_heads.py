@@ -49,6 +49,13 @@ def test_poolings_without_counts_read_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(POOLINGS))
+def test_poolings_without_counts_stay_on_the_device(name: str) -> None:
+    pooled_BD = POOLINGS[name](torch.empty(3, LENGTH, WIDTH, device="meta"), Rows.of(None, LENGTH))
+    assert pooled_BD.is_meta
+    assert pooled_BD.shape == (3, WIDTH)
+
+
+@pytest.mark.parametrize("name", sorted(POOLINGS))
 @pytest.mark.parametrize("counts", [None, torch.tensor([4, 2])], ids=["whole", "ragged"])
 def test_every_pooling_serves_the_model(name: str, counts: Tensor | None) -> None:
     model = small_model("encoder_only", pooling=name, classes=3)

@@ -74,13 +74,13 @@ def first(x_BLD: Tensor, rows: Rows) -> Tensor:
 
 def mean(x_BLD: Tensor, rows: Rows) -> Tensor:
     """The mean over real positions."""
-    real_BL1 = rows.allowed_BM[:, :, None].to(x_BLD.dtype)
+    real_BL1 = rows.allowed_BM[:, :, None].to(x_BLD)
     return (x_BLD * real_BL1).sum(1) / real_BL1.sum(1).clamp(min=1)
 
 
 def maximum(x_BLD: Tensor, rows: Rows) -> Tensor:
     """The largest value of each feature over real positions."""
-    return x_BLD.masked_fill(~rows.allowed_BM[:, :, None], -torch.inf).amax(1)
+    return x_BLD.masked_fill(~rows.allowed_BM.to(x_BLD.device)[:, :, None], -torch.inf).amax(1)
 
 
 def last(x_BLD: Tensor, rows: Rows) -> Tensor:
