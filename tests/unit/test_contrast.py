@@ -79,6 +79,17 @@ def test_contrast_is_its_formula(mode: str, positions: str, alpha: float, k: int
         assert written[number].tokens == expected
 
 
+@pytest.mark.parametrize("seed", [1, 5, 11])
+def test_padding_is_not_compared_with_though_all_else_is_opposite(seed: int) -> None:
+    torch.manual_seed(seed)
+    model = small_model("decoder_only", width=4, heads=1, layers=1)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    decoding = Decoding(contrast=1.0, top_k=4)
+    alone, among = (last(model, ragged(rows, 5), decoding)[0] for rows in ([[5]], [[5], [1, 2, 3, 4, 6, 7]]))
+    assert among.tokens == alone.tokens
+
+
 @pytest.mark.parametrize(("mode", "positions"), KINDS)
 def test_without_contrast_it_is_greedy(mode: str, positions: str) -> None:
     model = lively(mode, positions)

@@ -78,9 +78,9 @@ class _Hidden:
 
 
 def _real(x_BLD: Tensor, count_B: Tensor | None) -> Tensor:
-    """Unit vectors of what was read; padding is nought, which is like nothing."""
+    """Unit vectors of what was read; padding is the first of them again, which changes no maximum."""
     unit_BLD = F.normalize(x_BLD, dim=-1)
     if count_B is None:
         return unit_BLD
     real_BL = torch.arange(x_BLD.shape[1], device=x_BLD.device) < count_B[:, None]
-    return torch.where(real_BL[..., None], unit_BLD, 0.0)
+    return torch.where(real_BL[..., None], unit_BLD, unit_BLD[:, :1])
