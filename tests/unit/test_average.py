@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from clearhead.errors import CheckpointError, ConfigError
-from clearhead.nn.weights import load_tensors, read_tensors, write_tensors
+from clearhead.nn.stored import STORES
+from clearhead.nn.weights import load_tensors, read_tensors, save_weights, write_tensors
 from clearhead.train.average import MovingAverage, average
 from clearhead.train.loop import train
 from clearhead.train.run import Run
@@ -32,6 +33,17 @@ def test_one_checkpoint_is_its_own_average_and_whole_numbers_come_from_the_last(
     assert both["w"].dtype == torch.bfloat16
     assert both["w"].tolist() == [1.5, 1.5]
     assert both["n"].tolist() == [2]
+
+
+@pytest.mark.parametrize("store", sorted(STORES))
+def test_weights_in_fewer_bits_are_averaged_as_numbers(store: str, tmp_path: Path) -> None:
+    models, files = [nn.Linear(5, 4) for _ in range(3)], [tmp_path / f"{number}.safetensors" for number in range(3)]
+    for model, file in zip(models, files, strict=True):
+        save_weights(model, file, store)
+    averaged = average(files)
+    load_tensors(nn.Linear(5, 4), averaged, source=tmp_path)
+    mean = torch.stack([model.weight.detach() for model in models]).mean(0)
+    torch.testing.assert_close(averaged["weight"].float(), mean, rtol=0.0, atol=0.5 / 127)
 
 
 def test_what_cannot_be_averaged_is_refused(tmp_path: Path) -> None:

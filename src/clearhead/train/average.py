@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import CheckpointError, ConfigError
+from clearhead.nn.stored import Restored
 from clearhead.nn.weights import read_tensors
 from clearhead.train.distributed import spread_like
 
@@ -19,14 +20,14 @@ WEIGHTS = "model.safetensors"
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoint folders (or safetensors files) of one architecture.
 
-    Sums are kept in float64; tensors of whole numbers are taken from the last.
+    Sums are kept in float64; tensors of whole numbers are taken from the last, weights in 8 bits are none of these.
     """
     if not paths:
         raise ConfigError("averaging needs at least one checkpoint, none was given")
     sums: dict[str, Tensor] = {}
     latest: dict[str, Tensor] = {}
     for path in paths:
-        latest = read_tensors(path / WEIGHTS if path.is_dir() else path)
+        latest = dict(Restored(read_tensors(path / WEIGHTS if path.is_dir() else path), path))
         shapes = {name: tensor.shape for name, tensor in latest.items()}
         if sums and shapes != {name: tensor.shape for name, tensor in sums.items()}:
             raise CheckpointError(f"{path} is of another architecture than {paths[0]}: they cannot be averaged")
