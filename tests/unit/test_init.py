@@ -110,6 +110,12 @@ def test_gpt2_divides_by_the_root_of_the_number_of_additions(mode: str) -> None:
                 assert spread(matrix) == pytest.approx(0.02, rel=0.06)
 
 
+def test_gpt2_counts_the_additions_of_every_round() -> None:
+    model = model_of("gpt2", "encoder_only", layers=6, distinct=2)
+    for matrix in matrices(model.encoder)["out"]:
+        assert spread(matrix) == pytest.approx(0.02 / math.sqrt(12), rel=0.06)
+
+
 def test_deepnorm_of_a_decoder_alone() -> None:
     """α = (2M)^¼, β = (8M)^−¼ [wang2022 fig. 2]; queries and keys keep the plain Xavier start."""
     model = model_of("deepnorm", "decoder_only", residual="deepnorm", layers=3)

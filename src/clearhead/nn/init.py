@@ -68,7 +68,7 @@ def gpt2(model: nn.Module) -> None:
     """N(0, 0.02²); what is added to the stream, divided by the root of the number of additions [radford2019 §2.3]."""
     normal(model)
     for stack in (m for m in model.modules() if isinstance(m, Stack)):
-        additions = sum(isinstance(m, Residual) for m in stack.modules())
+        additions = sum(isinstance(m, Residual) for block in stack.layers for m in block.modules())
         for weight in [a.out.weight for a in _attentions(stack)] + [f.narrow.weight for f in _feedforwards(stack)]:
             nn.init.normal_(weight, std=0.02 / math.sqrt(additions))
 
