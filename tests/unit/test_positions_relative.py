@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from clearhead.errors import ConfigError
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.masks import EVERYTHING, Mask, causal
 from clearhead.nn.positions import POSITIONS, Place, Positions
@@ -105,6 +106,19 @@ def test_buckets_of_all_distances(buckets: int, farthest: int, past_alone: bool)
     distances = torch.arange(-200, 201)
     expected = [bucket_of(d, buckets, farthest, past_alone) for d in distances.tolist()]
     assert bucket(distances, buckets, farthest, causal=past_alone).tolist() == expected
+
+
+@pytest.mark.parametrize("past_alone", [True, False])
+@given(buckets=st.integers(1, 12), farthest=st.integers(1, 12))
+def test_every_distance_has_a_bucket_or_the_buckets_are_refused(buckets: int, farthest: int, past_alone: bool) -> None:
+    sides = 1 if past_alone else 2
+    if buckets // sides // 2 < 1 or farthest <= buckets // sides // 2:
+        with pytest.raises(ConfigError, match=f"buckets={buckets}, farthest={farthest}"):
+            BucketBias(HEADS, buckets, farthest, causal=past_alone)
+        return
+    BucketBias(HEADS, buckets, farthest, causal=past_alone)
+    found = bucket(torch.arange(-40, 40), buckets, farthest, causal=past_alone)
+    assert 0 <= found.min() <= found.max() < buckets
 
 
 @given(st.integers(0, 5000), st.integers(0, 5000), st.booleans())

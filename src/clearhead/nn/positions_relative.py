@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from clearhead.errors import ConfigError
 from clearhead.nn.positions_absolute import sinusoid
 
 __all__ = [
@@ -85,6 +86,11 @@ class BucketBias(nn.Module):
 
     def __init__(self, heads: int, buckets: int = 32, farthest: int = 128, *, causal: bool = False) -> None:
         super().__init__()
+        if not 1 <= buckets // (2 if causal else 4) < farthest:
+            raise ConfigError(
+                "half of a side's buckets hold one distance each: there must be one such bucket, and `farthest` beyond "
+                f"them: {buckets=}, {farthest=}"
+            )
         self.buckets, self.farthest, self.causal = buckets, farthest, causal
         self.table = nn.Embedding(buckets, heads)
 
