@@ -108,9 +108,10 @@ def draws(toy: Toy, decoding: Decoding, longest: int = 8) -> Found:
     return found
 
 
-def test_sampling_follows_its_seed() -> None:
-    toy = Toy(9, seed=1)
-    one, again, other = (draws(toy, Decoding(temperature=1.0, seed=seed)).best[0].tokens for seed in (1, 1, 2))
+@pytest.mark.parametrize("first", [1, 10**30], ids=["small", "beyond PyTorch's"])
+def test_sampling_follows_its_seed(first: int) -> None:
+    toy, seeds = Toy(9, seed=1), (first, first, first + 1)
+    one, again, other = (draws(toy, Decoding(temperature=1.0, seed=seed)).best[0].tokens for seed in seeds)
     assert one == again != other
 
 

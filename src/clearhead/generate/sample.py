@@ -11,6 +11,8 @@ from clearhead.generate.filters import draw, narrowing
 
 __all__ = ["drawing"]
 
+SEEDS = 1 << 64  # so many PyTorch takes
+
 
 def drawing(decoding: Decoding, rows: int) -> Choose:
     """Draw as `decoding` says, each row by a source of chance of its own, so that it is drawn alike in any company.
@@ -19,7 +21,7 @@ def drawing(decoding: Decoding, rows: int) -> Choose:
     """
     cuts = narrowing(decoding)
     seeds = (decoding.seed * decoding.best + row % decoding.best for row in range(rows))
-    chances = [torch.Generator().manual_seed(seed) for seed in seeds]
+    chances = [torch.Generator().manual_seed(seed % SEEDS) for seed in seeds]
 
     def choose(score_BV: Tensor, rows: Sequence[int]) -> Tensor:
         for cut in cuts:
