@@ -33,6 +33,11 @@ def test_int8_is_half_a_step_away(shape: tuple[int, ...], seed: int) -> None:
         assert torch.equal(again[0], tensor[0])
 
 
+def test_a_tensor_without_numbers_stays_one() -> None:
+    """As a TabTransformer has that shares nothing between the categories of a column."""
+    assert Restored(packed({"w": torch.empty(3, 0)}, "int8"), "a file")["w"].shape == (3, 0)
+
+
 @given(st.integers(0, 99))
 def test_what_was_rounded_is_rounded_no_more(seed: int) -> None:
     torch.manual_seed(seed)

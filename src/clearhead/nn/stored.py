@@ -23,7 +23,7 @@ LEAST = 1e-30
 
 
 def _in_8_bits(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    if tensor.dim() < 2:  # biases and norms are few, and the rest leans on them
+    if tensor.dim() < 2 or not tensor.numel():  # biases and norms are few, and the rest leans on them
         return {name: tensor}
     scale = tensor.float().abs().amax(-1).clamp(min=LEAST) / STEPS
     return {name: (tensor.float() / scale[..., None]).round().to(torch.int8), name + SCALE: scale}
