@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from clearhead.data.tokenizers import Tokenizer
+from clearhead.errors import CheckpointError
 from clearhead.tasks.exchange import save_foreign
 from clearhead.tasks.loading import load_model
 from clearhead.tasks.masked_model import MaskedModel
@@ -105,6 +106,43 @@ def test_token_classifiers(tmp_path: Path) -> None:
     again = load_model(tmp_path / "there")
     assert again.settings.labels == ours.parts.settings.labels
     assert load(tmp_path / "there").label("good film") == ours.label("good film")
+
+
+def theirs_saved(folder: Path, head: str, **settings: Any) -> None:
+    """A random BERT of theirs with words of its own, as they save it."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"]
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9}
+    config = hf.BertConfig(vocab_size=len(words), initializer_range=1.0, **sizes, **settings)
+    hf.utils.logging.disable_progress_bar()
+    getattr(hf, f"BertFor{head}Classification")(config).save_pretrained(folder)
+    hf.BertTokenizer({word: id for id, word in enumerate(words)}).save_pretrained(folder)
+
+
+def test_classes_that_they_leave_unnamed_have_their_usual_names(tmp_path: Path) -> None:
+    """Of two classes their files say nothing."""
+    theirs_saved(tmp_path / "texts", "Sequence")
+    theirs_saved(tmp_path / "words", "Token")
+    assert "id2label" not in (tmp_path / "texts" / "config.json").read_text()
+    said = hf.pipeline("text-classification", str(tmp_path / "texts"))("good bad", top_k=None)
+    found = load(tmp_path / "texts").predict("good bad")
+    assert found == pytest.approx({one["label"]: one["score"] for one in said}, abs=1e-5)
+    said = hf.pipeline("token-classification", str(tmp_path / "words"))("good bad")
+    assert [one.tag for one in load(tmp_path / "words").label("good bad")] == [one["entity"] for one in said]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"num_labels": 3, "problem_type": "multi_label_classification"}, "problem_type='multi_label_classification'"),
+        ({"num_labels": 2, "problem_type": "regression"}, "problem_type='regression'"),
+        ({"num_labels": 1}, "one class"),
+    ],
+)
+def test_what_is_no_choice_among_classes_is_refused(settings: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    """Their numbers are each a yes or no, or a quantity: no shares of a whole."""
+    theirs_saved(tmp_path / "there", "Sequence", **settings)
+    with pytest.raises(CheckpointError, match=sentence):
+        load_model(tmp_path / "there")
 
 
 def trained(**model: Any) -> Translator:

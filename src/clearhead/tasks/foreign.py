@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from clearhead.convert.family import class_names
 from clearhead.convert.files import read_json
 from clearhead.convert.gguf import GgufFile
 from clearhead.convert.load import Foreign, load_foreign, model_of
@@ -74,30 +75,39 @@ def _asked(path: Path) -> Mapping[str, Any]:
 
 
 def _settings(found: Foreign, generation: Mapping[str, Any]) -> Settings:
-    names = found.about.get("id2label") or {}
-    try:
-        labels = tuple(str(names[key]) for key in sorted(names, key=int))
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"id2label should name the classes by number, not {names!r:.60}") from error
-    task, labelled = _task(found.config)
-    return Settings(
-        task, found.config, labels=labels if labelled else (), generation=_generation(found, generation, task)
-    )
+    task = _task(found.config)
+    return Settings(task, found.config, labels=_labels(found), generation=_generation(found, generation, task))
 
 
-def _task(config: Any) -> tuple[str, bool]:
-    """What the model is for, and whether its classes have names."""
+def _task(config: Any) -> str:
+    """What the model is for."""
     if isinstance(config, DecoderOnlyConfig):
-        return "language_model", False
+        return "language_model"
     if isinstance(config, EncoderDecoderConfig):
-        return "translation", False
+        return "translation"
     if isinstance(config, EncoderOnlyConfig):
         if config.classes:
-            return "text_classification", True
+            return "text_classification"
         if config.labels:
-            return "token_classification", True
-        return ("masked_model" if config.words else "sentence_encoder"), False
-    return IMAGES, True
+            return "token_classification"
+        return "masked_model" if config.words else "sentence_encoder"
+    return IMAGES
+
+
+def _labels(found: Foreign) -> tuple[str, ...]:
+    """The names of the model's classes; where a config.json has none, as it may of two, those that they give."""
+    classes = getattr(found.config, "classes", 0)
+    problem = found.about.get("problem_type")
+    if classes and problem not in (None, "single_label_classification"):
+        raise CheckpointError(f"problem_type={problem!r}: only models that choose one of several classes are used here")
+    if classes == 1:
+        raise CheckpointError("a model with one class chooses nothing; only those that choose one of several are used")
+    count = classes or getattr(found.config, "labels", 0)
+    names = (found.about.get("id2label") or class_names(count)["id2label"]) if count else {}
+    try:
+        return tuple(str(names[key]) for key in sorted(names, key=int))
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"id2label should name the classes by number, not {names!r:.60}") from error
 
 
 def _generation(found: Foreign, asked: Mapping[str, Any], task: str) -> dict[str, Any]:
