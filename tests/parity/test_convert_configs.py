@@ -61,6 +61,18 @@ def test_what_a_file_leaves_out_is_what_they_take(name: str, said: bool) -> None
     assert FAMILIES[name].read(file, names) == FAMILIES[name].read(whole, names)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_settings_by_the_other_names_that_they_take(name: str) -> None:
+    """Their config class sets its own by them, whatever a file says besides."""
+    file = {"model_type": name, **FILES[name]}
+    aliases = type(hf.AutoConfig.for_model(**file)).attribute_map
+    for alias, own in aliases.items():
+        other = getattr(hf.AutoConfig.for_model(**file), own) * 2
+        pair = {"decoder_attention_heads": other} if own == "encoder_attention_heads" else {}
+        assert getattr(hf.AutoConfig.for_model(**file, **{alias: other}), own) == other
+        assert read(name, **{alias: other}, **pair) == read(name, **{own: other}, **pair) != read(name)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

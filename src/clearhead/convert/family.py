@@ -27,6 +27,7 @@ __all__ = [
     "ours_of",
     "refuse_ours",
     "refuse_theirs",
+    "said",
     "theirs_of",
 ]
 
@@ -107,6 +108,12 @@ class _Renamed(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self.origin)
+
+
+def said(config: Mapping[str, Any], defaults: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """What a config.json says on top of their defaults; where it says a setting by another name, that one counts."""
+    own = {name: config[alias] for alias, name in aliases.items() if config.get(alias) is not None}
+    return {**defaults, **config, **own}
 
 
 def refuse_theirs(family: str, config: Mapping[str, Any], able: Mapping[str, Any]) -> None:

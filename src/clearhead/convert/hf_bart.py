@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from clearhead.convert.family import Family, of_kind, refuse_theirs
-from clearhead.convert.hf_marian import NORMS_AFTER, block_rows, output_rows, read_pair, write_pair
+from clearhead.convert.family import Family, of_kind, refuse_theirs, said
+from clearhead.convert.hf_marian import NORMS_AFTER, PAIR_ALIASES, block_rows, output_rows, read_pair, write_pair
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = {
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderConfig:
     refuse_theirs("bart", config, {**NORMS_AFTER, "tie_word_embeddings": True})
-    own = read_pair("bart", {**DEFAULTS, **config}, names)
+    own = read_pair("bart", said(config, DEFAULTS, PAIR_ALIASES), names)
     return EncoderDecoderConfig(**own, positions="learned", embedding_norm=True)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from clearhead.convert.family import ACTIVATIONS, Family, class_names, of_kind, ours_of, theirs_of
+from clearhead.convert.family import ACTIVATIONS, Family, class_names, of_kind, ours_of, said, theirs_of
 from clearhead.convert.hf_encoder import EncoderNames, model_class, refuse_encoder
 from clearhead.convert.mapping import Row
 from clearhead.models.encoder_only import EncoderOnlyConfig
@@ -17,6 +17,8 @@ DEFAULTS: dict[str, Any] = {
     "dropout": 0.1, "attention_dropout": 0.1, "activation": "gelu", "seq_classif_dropout": 0.2, "pad_token_id": 0,
     "tie_word_embeddings": True,
 }  # fmt: skip
+# Other names that their config class takes for its own.
+ALIASES = {"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"}
 NORM_EPS = 1e-12  # always
 NAMES = EncoderNames(
     tables=(
@@ -45,7 +47,7 @@ NAMES = EncoderNames(
 
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderOnlyConfig:
-    c = {**DEFAULTS, **config}
+    c = said(config, DEFAULTS, ALIASES)
     return EncoderOnlyConfig(
         vocabulary=c["vocab_size"], width=c["dim"], heads=c["n_heads"], layers=c["n_layers"], hidden=c["hidden_dim"],
         length=c["max_position_embeddings"], norm_eps=NORM_EPS, segments=0,

@@ -13,6 +13,7 @@ from clearhead.convert.family import (
     ours_of,
     refuse_ours,
     refuse_theirs,
+    said,
     theirs_of,
 )
 from clearhead.convert.mapping import Row, layer
@@ -26,6 +27,11 @@ DEFAULTS: dict[str, Any] = {
     "activation_function": "gelu_new", "resid_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5,
     "scale_attn_weights": True, "tie_word_embeddings": True,
     "bos_token_id": 50_256, "eos_token_id": 50_256, "pad_token_id": None,
+}  # fmt: skip
+# Other names that their config class takes for its own.
+ALIASES = {
+    "hidden_size": "n_embd", "max_position_embeddings": "n_positions", "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
 }  # fmt: skip
 SCORES = {True: "scaled_dot", False: "dot"}
 
@@ -42,7 +48,7 @@ BLOCK = (
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> DecoderOnlyConfig:
     refuse_theirs("gpt2", config, {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False})
-    c = {**DEFAULTS, **config}
+    c = said(config, DEFAULTS, ALIASES)
     return DecoderOnlyConfig(
         vocabulary=c["vocab_size"], width=c["n_embd"], heads=c["n_head"], layers=c["n_layer"],
         hidden=c["n_inner"] or 4 * c["n_embd"], length=c["n_positions"], norm_eps=c["layer_norm_epsilon"],

@@ -15,12 +15,13 @@ from clearhead.convert.family import (
     ours_of,
     refuse_ours,
     refuse_theirs,
+    said,
     theirs_of,
 )
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 
-__all__ = ["MARIAN", "NORMS_AFTER", "block_rows", "output_rows", "read_pair", "write_pair"]
+__all__ = ["MARIAN", "NORMS_AFTER", "PAIR_ALIASES", "block_rows", "output_rows", "read_pair", "write_pair"]
 
 # What their config class takes where a config.json is silent.
 DEFAULTS: dict[str, Any] = {
@@ -30,6 +31,10 @@ DEFAULTS: dict[str, Any] = {
     "activation_function": "gelu", "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0,
     "scale_embedding": False, "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True,
     "pad_token_id": 58_100, "eos_token_id": 0, "decoder_start_token_id": 58_100,
+}  # fmt: skip
+# Other names that their config class takes for its own, in this family and its kin.
+PAIR_ALIASES = {
+    "hidden_size": "d_model", "num_attention_heads": "encoder_attention_heads", "num_hidden_layers": "encoder_layers",
 }  # fmt: skip
 NORM_EPS = 1e-5  # always
 NEVER = -1e4
@@ -102,7 +107,7 @@ def output_rows(c: EncoderDecoderConfig) -> list[Row]:
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderConfig:
     refuse_theirs("marian", config, NORMS_AFTER)
-    c = {**DEFAULTS, **config}
+    c = said(config, DEFAULTS, PAIR_ALIASES)
     shared = c["share_encoder_decoder_embeddings"]
     if shared:
         refuse_theirs("marian", c, {"tie_word_embeddings": True})

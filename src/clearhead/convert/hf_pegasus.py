@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.convert.family import Family, of_kind, refuse_theirs
-from clearhead.convert.hf_marian import block_rows, output_rows, read_pair, write_pair
+from clearhead.convert.family import Family, of_kind, refuse_theirs, said
+from clearhead.convert.hf_marian import PAIR_ALIASES, block_rows, output_rows, read_pair, write_pair
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.nn.positions_absolute import sinusoid
@@ -34,7 +34,7 @@ ABLE: dict[str, Any] = {"positions": "sinusoidal_halves", "residual": "pre_norm"
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderConfig:
     refuse_theirs("pegasus", config, {**NORMS, "tie_word_embeddings": True})
-    return EncoderDecoderConfig(**read_pair("pegasus", {**DEFAULTS, **config}, names), **ABLE)
+    return EncoderDecoderConfig(**read_pair("pegasus", said(config, DEFAULTS, PAIR_ALIASES), names), **ABLE)
 
 
 def _write(config: EncoderDecoderConfig) -> dict[str, Any]:

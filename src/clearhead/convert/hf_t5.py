@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from clearhead.convert.family import PLAIN, Family, first_token, of_kind, ours_of, refuse_ours, theirs_of
+from clearhead.convert.family import PLAIN, Family, first_token, of_kind, ours_of, refuse_ours, said, theirs_of
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.nn.feedforward import ACTIVATIONS
@@ -22,6 +22,10 @@ DEFAULTS: dict[str, Any] = {
     "num_heads": 8, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "dropout_rate": 0.1,
     "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu", "tie_word_embeddings": True, "n_positions": 512,
     "pad_token_id": 0, "eos_token_id": 1,
+}  # fmt: skip
+# Other names that their config class takes for its own.
+ALIASES = {
+    "hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers", "head_dim": "d_kv",
 }  # fmt: skip
 FEEDFORWARDS = {
     "relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "silu": "silu", "gated-relu": "reglu",
@@ -46,7 +50,7 @@ WEIGHT = ("weight",)  # nothing has a bias
 
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderConfig:
-    c = {**DEFAULTS, **config}
+    c = said(config, DEFAULTS, ALIASES)
     scaled = c.get("scale_decoder_outputs", c["tie_word_embeddings"] is not False)
     start = c.get("decoder_start_token_id")
     return EncoderDecoderConfig(
