@@ -90,9 +90,29 @@ def test_settings_by_the_other_names_that_they_take(name: str) -> None:
 )
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen2"])
 def test_rotary_positions_in_both_spellings(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert read(name, **old) == read(name, rope_parameters=new)
+    assert read(name, **old) == read(name, rope_scaling=None, rope_parameters=new)
     theirs = hf.AutoConfig.for_model(**{"model_type": name, **FILES[name], **old}).to_dict()
     assert FAMILIES[name].read(theirs, set()) == read(name, **old)
+
+
+def test_of_two_stretches_of_rotary_positions_they_take_the_older_spelling() -> None:
+    both = {
+        "rope_scaling": {"type": "linear", "factor": 3.0},
+        "rope_parameters": {"rope_theta": 5.0},
+        "rope_theta": 7.0,
+    }
+    theirs = hf.AutoConfig.for_model(**{"model_type": "llama", **FILES["llama"], **both}).rope_parameters
+    ours = read("llama", **both)
+    assert (ours.base, ours.rotary_factor) == (theirs["rope_theta"], theirs["factor"]) == (7.0, 3.0)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "gelu_new", "silu", "gated-relu", "gated-gelu", "gated-silu"])
+def test_what_t5_bends_by_is_said_twice_and_both_must_agree(kind: str) -> None:
+    bends = hf.AutoConfig.for_model("t5", feed_forward_proj=kind).dense_act_fn
+    assert read("t5", feed_forward_proj=kind, dense_act_fn=bends) == read("t5", feed_forward_proj=kind)
+    assert hf.AutoConfig.for_model("t5", feed_forward_proj=kind, dense_act_fn="tanh").dense_act_fn == "tanh"
+    with pytest.raises(ConfigError, match="dense_act_fn='tanh'"):
+        read("t5", feed_forward_proj=kind, dense_act_fn="tanh")
 
 
 # Other values of our settings, in turn: each is expressed there, or refused by name.

@@ -76,7 +76,7 @@ def _unless(size: int | None, usual: int) -> int | None:
 
 def _read_rotary(c: Mapping[str, Any]) -> dict[str, Any]:
     """The base of rotary positions and their stretch: two settings in older files, one since transformers 5."""
-    rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
+    rope = c.get("rope_scaling") or c.get("rope_parameters") or {}
     refuse_theirs("a rotary position", {**c, **rope}, {"partial_rotary_factor": 1.0})
     ours: dict[str, Any] = {"base": float(rope.get("rope_theta", c["rope_theta"]))}
     kind = rope.get("rope_type", rope.get("type", "default"))

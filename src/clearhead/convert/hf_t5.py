@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from clearhead.convert.family import PLAIN, Family, first_token, of_kind, ours_of, refuse_ours, said, theirs_of
+from clearhead.convert.family import (
+    PLAIN,
+    Family,
+    first_token,
+    of_kind,
+    ours_of,
+    refuse_ours,
+    refuse_theirs,
+    said,
+    theirs_of,
+)
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.nn.feedforward import ACTIVATIONS
@@ -51,6 +61,10 @@ WEIGHT = ("weight",)  # nothing has a bias
 
 def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderConfig:
     c = said(config, DEFAULTS, ALIASES)
+    kind = c["feed_forward_proj"]
+    feedforward = ours_of("t5", "feed_forward_proj", kind, FEEDFORWARDS)
+    # Files may say by what it bends a second time, and they believe that.
+    refuse_theirs("t5", c, {"dense_act_fn": "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")})
     scaled = c.get("scale_decoder_outputs", c["tie_word_embeddings"] is not False)
     start = c.get("decoder_start_token_id")
     return EncoderDecoderConfig(
@@ -58,7 +72,7 @@ def _read(config: Mapping[str, Any], names: AbstractSet[str]) -> EncoderDecoderC
         encoder_layers=c["num_layers"], decoder_layers=c["num_decoder_layers"] or c["num_layers"],
         positions="t5", buckets=c["relative_attention_num_buckets"], farthest=c["relative_attention_max_distance"],
         residual="pre_norm", norm="rms_norm", norm_eps=c["layer_norm_epsilon"], score="dot", biases=False,
-        feedforward=ours_of("t5", "feed_forward_proj", c["feed_forward_proj"], FEEDFORWARDS),
+        feedforward=feedforward,
         tied=scaled or "lm_head.weight" not in names, output_scale=max(c["d_model"], 1) ** -0.5 if scaled else 1.0,
         scaled_embedding=False, length=c["n_positions"], init="t5", dropout=c["dropout_rate"],
         attention_dropout=c["dropout_rate"], hidden_dropout=c["dropout_rate"],
