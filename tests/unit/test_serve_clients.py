@@ -13,6 +13,7 @@ import pytest
 
 from clearhead.serve.connections import Patience
 from clearhead.serve.guards import Rules, host_names
+from clearhead.serve.schemas import ChatRequest, CompletionRequest
 from clearhead.serve.work import Budget
 from tests.unit.serving import Gate, House, Tiny, house, listening, within
 
@@ -44,6 +45,23 @@ def test_openai_completes(models: Tiny, client: Any) -> None:
     answer = client.completions.create(model="gpt", prompt="the cat", max_tokens=12, temperature=0.9, seed=2)
     assert answer.choices[0].text == models.writer.generate("the cat", longest=12, temperature=0.9, seed=2)
     assert answer.usage.completion_tokens == 12
+
+
+def test_openai_may_send_null_where_it_asks_for_nothing(client: Any) -> None:
+    """What is Optional in the types of their client is sent as null where it is None."""
+    from openai.types import completion_create_params as of_texts
+    from openai.types.chat import completion_create_params as of_talks
+
+    talk = [{"role": "user", "content": "the cat"}]
+    for create, theirs, ours, given in (
+        (client.completions.create, of_texts, CompletionRequest, {"prompt": "the cat"}),
+        (client.chat.completions.create, of_talks, ChatRequest, {"messages": talk}),
+    ):
+        kinds = theirs.CompletionCreateParamsBase.__annotations__
+        nulls = {name: None for name in ours.model_fields if "Optional" in str(kinds.get(name))}
+        assert {"n", "max_tokens", "logprobs"} <= nulls.keys()
+        found, usual = create(model="gpt", **given, **nulls, stream=None), create(model="gpt", **given)
+        assert found.choices == usual.choices
 
 
 def test_openai_streams(models: Tiny, client: Any) -> None:

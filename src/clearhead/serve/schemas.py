@@ -5,7 +5,7 @@ A field that we do not know is refused: a misspelled option must not vanish.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 __all__ = [
     "ChatAnswer",
@@ -39,11 +39,17 @@ __all__ = [
     "Usage",
 ]
 
+Count = Annotated[StrictInt, Field(ge=1)]
 Temperature = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**48)]
 Stops = StrictStr | Annotated[list[StrictStr], Field(max_length=16)]
 Texts = StrictStr | Annotated[list[StrictStr], Field(fail_fast=True)]
+
+
+def _null_is(usual: Any, kind: Any) -> BeforeValidator:
+    """A field that may be null in OpenAI's interface: that asks for what is usual."""
+    return BeforeValidator(lambda given: usual if given is None else given, json_schema_input_type=kind | None)
 
 
 class _Form(BaseModel):
@@ -78,13 +84,13 @@ class Sampling(_Form):
     model: StrictStr
     temperature: Temperature | None = None
     top_p: Share | None = None
-    n: Annotated[StrictInt, Field(ge=1)] = 1
+    n: Annotated[Count, _null_is(1, Count)] = 1
     stop: Stops | None = None
     seed: Seed | None = None
     top_k: Annotated[StrictInt, Field(ge=0, le=2**31)] | None = None
     min_p: Share | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    stream: bool = False
+    stream: Annotated[bool, _null_is(False, bool)] = False
     stream_options: StreamOptions | None = None
     user: StrictStr | None = None
     # Accepted where they ask for nothing.
@@ -100,9 +106,9 @@ class Sampling(_Form):
 
 class CompletionRequest(Sampling):
     prompt: Texts
-    max_tokens: Annotated[StrictInt, Field(ge=1)] = 16
+    max_tokens: Annotated[Count, _null_is(16, Count)] = 16
     logprobs: Annotated[StrictInt, Field(ge=0, le=20)] | None = None
-    echo: bool = False
+    echo: Annotated[bool, _null_is(False, bool)] = False
     best_of: Literal[1] | None = None
     suffix: None = None
 
@@ -124,9 +130,9 @@ class Message(_Form):
 
 class ChatRequest(Sampling):
     messages: Annotated[list[Message], Field(min_length=1)]
-    max_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
-    logprobs: bool = False
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: Annotated[bool, _null_is(False, bool)] = False
     top_logprobs: Annotated[StrictInt, Field(ge=0, le=20)] | None = None
 
 
