@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from clearhead.convert.families import FAMILIES
+from clearhead.convert.load import model_of
+from clearhead.errors import CheckpointError
 from clearhead.generate.decode import Prompts
 from clearhead.generate.decoding import Decoding
 from clearhead.generate.write import search
@@ -111,6 +113,33 @@ def test_a_classifier_of_images_pays_no_heed_to_a_pooler_in_its_file(models: Mod
     again = ours_of(theirs.config.to_dict(), theirs.state_dict() | pooler)
     assert again.config == ours.config
     same(our_answers(again), their_answers(theirs))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_said_to_be_one_and_lies_there_as_two_is_refused(models: Models, name: str, tmp_path: Path) -> None:
+    """They would use both."""
+    theirs, _ = models(name)
+    tied, tensors = theirs.all_tied_weights_keys, theirs.state_dict()
+    assert tied.items() <= {*FAMILIES[theirs.config.model_type].twins}
+    told = {**theirs.config.to_dict(), "architectures": [type(theirs).__name__]}
+    assert model_of(told, tensors, source=tmp_path)
+    for twin, of in tied.items():
+        if not torch.equal(tensors[twin], tensors[of]):  # T5 v1.1, which is known to have two
+            continue
+        with pytest.raises(CheckpointError, match=f"two different tensors '{twin}'"):
+            model_of(told, {**tensors, twin: tensors[twin] + 0.1}, source=tmp_path)
+
+
+def test_they_use_both(models: Models, tmp_path: Path) -> None:
+    """Two matrices in a file make two matrices there, whatever its config says."""
+    theirs, _ = models("gpt2")
+    theirs.config.save_pretrained(tmp_path)
+    tensors = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
+    save_file(
+        {**tensors, "lm_head.weight": -tensors["lm_head.weight"]}, tmp_path / "model.safetensors", {"format": "pt"}
+    )
+    both = hf.GPT2LMHeadModel.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(both(TOKENS).logits, -theirs(TOKENS).logits, **CLOSE)
 
 
 @pytest.mark.parametrize("name", CASES)

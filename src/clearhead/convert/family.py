@@ -59,6 +59,7 @@ class Family:
     rows       the map of a config's tensors, in the names of the model with a head
     prefix     of the body's tensors in a model with a head; files of a bare body lack it
     ignored    regular expressions of tensors that carry nothing, or nothing that a config's rows ask for
+    twins      names of one tensor: of each pair a file may have the first besides the second, which is the one taken
     spellings  older or newer names of the same tensors: a regular expression, and what it becomes
     besides    what they want written otherwise, or besides the rows, given a config and the tensors of its rows
     """
@@ -69,6 +70,7 @@ class Family:
     rows: Callable[[Any], list[Row]]
     prefix: str
     ignored: tuple[str, ...] = ()
+    twins: tuple[tuple[str, str], ...] = ()
     spellings: tuple[tuple[str, str], ...] = ()
     besides: Callable[[Any, Mapping[str, Tensor]], dict[str, Tensor]] = lambda config, tensors: {}
 

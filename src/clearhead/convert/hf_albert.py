@@ -78,4 +78,8 @@ ALBERT = Family(
     ignored=(
         r"albert\.embeddings\.position_ids", r"albert\.pooler\.(weight|bias)", r"predictions\.decoder\.(weight|bias)"
     ),
+    twins=(
+        ("predictions.decoder.weight", "albert.embeddings.word_embeddings.weight"),
+        ("predictions.decoder.bias", "predictions.bias"),
+    ),
 )  # fmt: skip

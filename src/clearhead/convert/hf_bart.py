@@ -5,7 +5,15 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from clearhead.convert.family import Family, of_kind, refuse_theirs, said
-from clearhead.convert.hf_marian import NORMS_AFTER, PAIR_ALIASES, block_rows, output_rows, read_pair, write_pair
+from clearhead.convert.hf_marian import (
+    NORMS_AFTER,
+    PAIR_ALIASES,
+    SHARED,
+    block_rows,
+    output_rows,
+    read_pair,
+    write_pair,
+)
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 
@@ -45,5 +53,5 @@ def _rows(config: EncoderDecoderConfig) -> list[Row]:
 
 BART = Family(
     "bart", _read, _write, _rows, prefix="model.",
-    ignored=(r"lm_head\.weight", r"model\.(encoder|decoder)\.embed_tokens\.weight"),
+    ignored=(r"lm_head\.weight", r"model\.(encoder|decoder)\.embed_tokens\.weight"), twins=SHARED,
 )  # fmt: skip

@@ -109,4 +109,8 @@ BERT = Family(
     ignored=(
         r"bert\.embeddings\.position_ids", r"bert\.pooler\.dense\..*", r"cls\.predictions\.decoder\.(weight|bias)"
     ),
+    twins=(
+        ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ),
 )  # fmt: skip

@@ -75,4 +75,5 @@ def _write(config: EncoderOnlyConfig) -> dict[str, Any]:
 DISTILBERT = Family(
     "distilbert", _read, _write, NAMES.rows, prefix="distilbert.",
     ignored=(r"distilbert\.embeddings\.position_ids", r"vocab_projector\.weight"),
+    twins=(("vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),),
 )  # fmt: skip

@@ -87,4 +87,5 @@ def _rows(config: DecoderOnlyConfig) -> list[Row]:
 GPT2 = Family(
     "gpt2", _read, _write, _rows, prefix="transformer.",
     ignored=(r"lm_head\.weight", r"transformer\.h\.\d+\.attn\.(bias|masked_bias)"),
+    twins=(("lm_head.weight", "transformer.wte.weight"),),
 )  # fmt: skip

@@ -154,7 +154,10 @@ def _rows(config: DecoderOnlyConfig) -> list[Row]:
 
 def _family(kin: _Kin) -> Family:
     ignored = (r"lm_head\.weight", r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
-    return Family(kin.name, partial(_read, kin), partial(_write, kin), _rows, prefix="model.", ignored=ignored)
+    return Family(
+        kin.name, partial(_read, kin), partial(_write, kin), _rows, prefix="model.", ignored=ignored,
+        twins=(("lm_head.weight", "model.embed_tokens.weight"),),
+    )  # fmt: skip
 
 
 LLAMA = _family(_Kin("llama", "LlamaForCausalLM", {}))

@@ -21,7 +21,7 @@ from clearhead.convert.family import (
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 
-__all__ = ["MARIAN", "NORMS_AFTER", "PAIR_ALIASES", "block_rows", "output_rows", "read_pair", "write_pair"]
+__all__ = ["MARIAN", "NORMS_AFTER", "PAIR_ALIASES", "SHARED", "block_rows", "output_rows", "read_pair", "write_pair"]
 
 # What their config class takes where a config.json is silent.
 DEFAULTS: dict[str, Any] = {
@@ -149,10 +149,14 @@ def _zero_start(config: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> 
     return {"model.shared.weight": table, "final_logits_bias": bias}
 
 
+SHARED = tuple(
+    (f"{name}.weight", "model.shared.weight")
+    for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens")
+)
 MARIAN = Family(
     "marian", _read, _write, _rows, prefix="model.",
     ignored=(
         r"lm_head\.weight", r"model\.shared\.weight", r"model\.(encoder|decoder)\.embed_(tokens|positions)\.weight"
     ),
-    besides=_zero_start,
+    twins=(*SHARED, ("lm_head.weight", "model.decoder.embed_tokens.weight")), besides=_zero_start,
 )  # fmt: skip

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clearhead.convert.family import Family, of_kind, refuse_theirs, said
-from clearhead.convert.hf_marian import PAIR_ALIASES, block_rows, output_rows, read_pair, write_pair
+from clearhead.convert.hf_marian import PAIR_ALIASES, SHARED, block_rows, output_rows, read_pair, write_pair
 from clearhead.convert.mapping import Row, layer
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.nn.positions_absolute import sinusoid
@@ -58,5 +58,5 @@ def _positions(config: EncoderDecoderConfig, tensors: Mapping[str, Tensor]) -> d
 PEGASUS = Family(
     "pegasus", _read, _write, _rows, prefix="model.",
     ignored=(r"lm_head\.weight", r"model\.(encoder|decoder)\.embed_(tokens|positions)\.weight"),
-    besides=_positions,
+    twins=SHARED, besides=_positions,
 )  # fmt: skip

@@ -69,4 +69,8 @@ ROBERTA = Family(
     ignored=(
         r"roberta\.embeddings\.position_ids", r"roberta\.pooler\.dense\..*", r"lm_head\.decoder\.(weight|bias)"
     ),
+    twins=(
+        ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+        ("lm_head.decoder.bias", "lm_head.bias"),
+    ),
 )  # fmt: skip

@@ -123,4 +123,6 @@ T5 = Family(
     ignored=(r"(encoder|decoder)\.embed_tokens\.weight", r"lm_head\.weight",
              # old files: a table of the cross-attention that nobody reads
              r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"),
+    twins=(("lm_head.weight", "shared.weight"), ("encoder.embed_tokens.weight", "shared.weight"),
+           ("decoder.embed_tokens.weight", "shared.weight")),
 )  # fmt: skip

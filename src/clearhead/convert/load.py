@@ -1,7 +1,7 @@
 """Another project's checkpoint as a model of ours."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from clearhead.convert.families import FAMILIES
 from clearhead.convert.family import Family
 from clearhead.convert.files import read_json, tensors_of
-from clearhead.convert.mapping import fill, fit
+from clearhead.convert.mapping import Row, fill, fit
 from clearhead.errors import CheckpointError, ConfigError
 from clearhead.models.presets import build
 from clearhead.nn.weights import unfilled
@@ -71,10 +71,26 @@ def model_of(
         said = source / CONFIG if source.is_dir() else source
         raise CheckpointError(f"{said} cannot be used: {_reason(error)}") from error
     fit(outline, rows, tensors, source=str(source), ignored=family.ignored)
+    _check_twins(family, rows, tensors, source)
     with unfilled(), _numbers(dtype or _stored(tensors)):
         model = build(config)
     fill(model, rows, tensors, source=str(source), ignored=family.ignored)
     return Foreign(model.eval(), config, about)
+
+
+def _check_twins(family: Family, rows: Sequence[Row], tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Refuse a tensor that is not read because it is another one under a second name, where it is not."""
+    read = {name for row in rows for name in row.theirs}
+    for twin, name in family.twins:
+        if twin in tensors and twin not in read and name in read and not _same(tensors[twin], tensors[name]):
+            raise CheckpointError(
+                f"{source} has two different tensors {twin!r} and {name!r}, which its config.json says are one "
+                "(tie_word_embeddings)"
+            )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.to(other.dtype), other)
 
 
 def _check_depth(config: Any, tensors: int) -> None:
