@@ -210,7 +210,15 @@ class Answers:
         best = [[[{"token": WORDS[w], "id": int(w), "probability": float(p[i, j, w])} for w in order[i, j]]
                  for j in range(len(tokens))] for i in range(len(layers))]  # fmt: skip
         rank = None if run.fake.mode == "encoder" else (p > p[..., :1]).sum(-1).tolist()
-        return {"side": side, "layers": layers, "best": best, "rank": rank, "probability": p[..., 0].tolist()}
+        moved = [None, *([Answers.moves(by) for by in layer] for layer in np.diff(p, axis=0))]
+        return {"side": side, "layers": layers, "best": best, "moved": moved, "rank": rank,
+                "probability": p[..., 0].tolist()}  # fmt: skip
+
+    @staticmethod
+    def moves(by: NDArray[np.float32]) -> dict[str, Any]:
+        order = np.argsort(-by)[:3], np.argsort(by)[:3]
+        return {name: [{"token": WORDS[w], "id": int(w), "by": float(by[w])} for w in ids if by[w] * sign > 0]
+                for name, ids, sign in zip(("promoted", "suppressed"), order, (1, -1), strict=True)}  # fmt: skip
 
     @staticmethod
     def shares(run: FakeRun, query: Mapping[str, str]) -> dict[str, Any]:

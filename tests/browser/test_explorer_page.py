@@ -177,5 +177,9 @@ def test_shares_add_up_and_the_lens_shows_each_layer(window: Window) -> None:
     shown = numbers(table(page, "shares"))[:, 0]
     np.testing.assert_allclose(shown, [share["value"] for share in shares["shares"]], rtol=1e-5)
     assert shown.sum() == pytest.approx(shares["logit"], abs=1e-3)
-    best = Answers.lens(run, {"top": "10"})["best"]
-    assert [row[2] for row in table(page, "lens")[1:]] == [word[0]["token"] for layer in best for word in layer]
+    lens = Answers.lens(run, {"top": "10"})
+    best = [word[0]["token"] for layer in lens["best"] for word in layer]
+    assert [row[2] for row in table(page, "lens")[1:]] == best
+    moves = lens["moved"][-1][2]
+    moved = page.locator("#card-lens .guesses ul li span").all_inner_texts()
+    assert moved == [word["token"] for word in [*moves["promoted"], *moves["suppressed"]]]

@@ -205,6 +205,22 @@ def test_the_lens_is_that_of_the_view(inspection: Inspection) -> None:
         assert told["rank"] == lens.rank(said)[:, 0].tolist()
 
 
+def test_words_that_a_layer_moves_are_those_of_the_whole_vocabulary(inspection: Inspection) -> None:
+    """Also where they are among the best of neither layer: by brute force."""
+    p_XLV = inspection.view.lens().logits_XBLV[:, 0].softmax(-1).double()
+    told = inspection.lens(1)["moved"]
+    assert told[0] is None
+    for layer, moves in enumerate(told[1:], 1):
+        for by_V, said in zip(p_XLV[layer] - p_XLV[layer - 1], moves, strict=True):
+            rising = sorted(by_V.tolist())
+            promoted, suppressed = [x for x in rising[:-4:-1] if x > 0], [x for x in rising[:3] if x < 0]
+            assert [one["by"] for one in said["promoted"]] == pytest.approx(promoted, abs=1e-6)
+            assert [one["by"] for one in said["suppressed"]] == pytest.approx(suppressed, abs=1e-6)
+            for one in [*said["promoted"], *said["suppressed"]]:
+                assert one["by"] == pytest.approx(float(by_V[one["id"]]), abs=1e-6)
+                assert one["token"] == inspection.word(one["id"])
+
+
 def test_shares_add_up(inspection: Inspection) -> None:
     told = inspection.shares(1, word=5, against=6)
     logits_V = inspection.view.run()[0, 1].double()

@@ -32,6 +32,7 @@ __all__ = ["Inspection", "Shown", "check_length", "inspect", "off_of"]
 
 Json = dict[str, Any]
 LIMIT = 1 << 30  # bytes that the tensors of one part may take
+MOVES = 3  # words that are told of those that a layer made likelier, and of those that it made less likely
 
 
 class Shown(NamedTuple):
@@ -205,7 +206,7 @@ class Inspection:
 
     @torch.no_grad()
     def lens(self, top: int = 5) -> Json:
-        """What each layer would say at each position, and how well it knows the word that is to come."""
+        """What each layer would say at each position, how it moved words, and how well it knows the one to come."""
         parts, view = anatomy(self.viewer.model), self.view
         places = parts.places()
         names = [f"{parts.embed_name}.sum", *(f"{layer[-1].residual_name}.sum" for layer in places)]
@@ -214,20 +215,24 @@ class Inspection:
         streams = [x_BLD.to(device) for x_BLD in recorded]
         final_LV = view.run()[0]
         words_L = torch.tensor([int(row.argmax()) if word is None else word for word, row in self._wanted(final_LV)])
-        best, rank, probability = [], [], []
+        best, moved, rank, probability = [], [], [], []
+        before_LV: Tensor | None = None
         for layer in range(len(streams)):
             # one layer at a time: the logits of all would not fit where the vocabulary is large
             x_BLD = parts.stack.norm(parts.stack.combine(streams[: layer + 1]))
             p_LV = parts.head(x_BLD)[0].softmax(-1).cpu()
             own_L1 = p_LV.gather(-1, words_L[:, None])
             best.append([self._words(*row) for row in zip(*p_LV.topk(min(top, p_LV.shape[-1])), strict=True)])
+            moved.append(None if before_LV is None else [*map(self._moves, before_LV, p_LV)])
             rank.append((p_LV > own_L1).sum(-1).tolist())
             probability.append(own_L1[:, 0].tolist())
+            before_LV = p_LV
         names = [layer[0].block for layer in sublayers(self.viewer)][-len(places) :]
         return {
             "side": view.side,
             "layers": [parts.embed_name, *names],
             "best": best,
+            "moved": moved,
             "rank": None if self.viewer.mode == "encoder" else rank,
             "probability": probability,
         }
@@ -235,6 +240,16 @@ class Inspection:
     def _words(self, probability_X: Tensor, word_X: Tensor) -> list[Json]:
         pairs = zip(probability_X.tolist(), word_X.tolist(), strict=True)
         return [{"token": self.word(word), "id": word, "probability": p} for p, word in pairs]
+
+    def _moves(self, before_V: Tensor, p_V: Tensor) -> Json:
+        """The words whose probability rose most, and fell most, from one layer to the next."""
+        by_V, count = p_V - before_V, min(MOVES, len(p_V))
+        up, down = (by_V.topk(count, largest=largest).indices.tolist() for largest in (True, False))
+        told = {"promoted": [id for id in up if by_V[id] > 0], "suppressed": [id for id in down if by_V[id] < 0]}
+        return {
+            name: [{"token": self.word(id), "id": id, "by": float(by_V[id])} for id in ids]
+            for name, ids in told.items()
+        }
 
     def shares(self, position: int, word: int | None = None, against: int | None = None) -> Json:
         """What each part adds to the logit of a word (less that of another); all shares add up to it."""

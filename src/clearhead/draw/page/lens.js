@@ -165,14 +165,9 @@ export class Lens {
 
   /** The words of one cell, and how the layer changed them. */
   #showGuesses(layer, j) {
-    const { best, layers } = this.lens;
+    const { best, moved, layers } = this.lens;
     const here = best[layer][j];
-    const before = layer > 0 ? best[layer - 1][j] : [];
-    const old = new Map(before.map(({ id, probability }) => [id, probability]));
-    const now = new Map(here.map(({ id, probability }) => [id, probability]));
-    const moves = [...new Map([...before, ...here].map((word) => [word.id, word.token]))]
-      .map(([id, token]) => ({ token, by: (now.get(id) ?? 0) - (old.get(id) ?? 0) }))
-      .sort((a, b) => b.by - a.by);
+    const moves = moved[layer]?.[j];
     const list = (words) =>
       element(
         "ul",
@@ -194,17 +189,12 @@ export class Lens {
     this.guesses.replaceChildren(
       element("h3", {}, `${partName(layers[layer])} at “${this.tokens[j]}”`),
       element("ol", { class: "ranked" }, ...bars),
-      ...(layer > 0
+      ...(moves
         ? [
             element("h4", {}, "Promoted here"),
-            list(moves.filter(({ by }) => by > 0).slice(0, 3)),
+            list(moves.promoted),
             element("h4", {}, "Suppressed here"),
-            list(
-              moves
-                .filter(({ by }) => by < 0)
-                .reverse()
-                .slice(0, 3),
-            ),
+            list(moves.suppressed),
           ]
         : []),
     );
