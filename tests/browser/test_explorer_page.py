@@ -183,3 +183,11 @@ def test_shares_add_up_and_the_lens_shows_each_layer(window: Window) -> None:
     moves = lens["moved"][-1][2]
     moved = page.locator("#card-lens .guesses ul li span").all_inner_texts()
     assert moved == [word["token"] for word in [*moves["promoted"], *moves["suppressed"]]]
+
+
+def test_ordinals_are_those_of_english(window: Window) -> None:
+    ranks = {1: "first", 3: "third", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 22: "22nd", 23: "23rd",
+             111: "111th", 112: "112th", 123: "123rd"}  # fmt: skip
+    page = window.show("view=lens")
+    ask = "async (ranks) => { const { ordinal } = await import('/static/text.js'); return ranks.map(ordinal); }"
+    assert page.evaluate(ask, [*ranks]) == [*ranks.values()]

@@ -51,10 +51,13 @@ export function capital(sentence) {
   return sentence.slice(0, 1).toUpperCase() + sentence.slice(1);
 }
 
-/** 1 -> first, 2 -> second, 3 -> third, 4 -> 4th. @param {number} rank */
+const ORDINALS = new Intl.PluralRules("en", { type: "ordinal" });
+const ENDINGS = { one: "st", two: "nd", few: "rd", other: "th" };
+
+/** 1 -> first, 2 -> second, 3 -> third, 4 -> 4th, 22 -> 22nd. @param {number} rank */
 export function ordinal(rank) {
   const words = ["first", "second", "third"];
-  return words[rank - 1] ?? `${rank}${rank % 10 === 1 && rank % 100 !== 11 ? "st" : "th"}`;
+  return words[rank - 1] ?? `${rank}${ENDINGS[ORDINALS.select(rank)]}`;
 }
 
 /** @param {number} count  @param {string} noun */
