@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -139,6 +140,17 @@ def test_a_pickle_whose_tensor_is_larger_than_its_file(folder: Path) -> None:
         load_foreign(folder)
 
 
+def test_a_compressed_archive_is_neither_unpacked_nor_misread(folder: Path) -> None:
+    """Mapped into memory, its bytes would be taken for numbers; unpacked, it can be a thousand times its size."""
+    torch.save(tensors_in(folder), folder / "plain.bin")
+    (folder / "model.safetensors").unlink()
+    with ZipFile(folder / "plain.bin") as plain, ZipFile(folder / "pytorch_model.bin", "w", ZIP_DEFLATED) as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with pytest.raises(CheckpointError, match="in it is compressed"):
+        load_foreign(folder)
+
+
 @pytest.mark.parametrize("keep", [0, 4, 100, -10])
 def test_truncated(folder: Path, keep: int) -> None:
     file = folder / "model.safetensors"
@@ -263,6 +275,7 @@ def test_values_that_are_not_numbers(folder: Path, value: float) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 import clearhead.tasks.registry
 from clearhead.convert.load import load_foreign
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, overload
+from zipfile import ZIP_STORED, ZipFile
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from clearhead.nn.weights import TensorFile
 __all__ = ["read_json", "tensors_of"]
 
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
+ARCHIVE = b"PK\x03\x04"
 NAMES: dict[type[Any], str] = {dict: "object", list: "list"}
 
 
@@ -91,10 +93,10 @@ def _places(index: Path) -> list[str]:
 def _unpickled(path: Path) -> Mapping[str, Tensor]:
     """The tensors of a `.bin` file, by the loader that builds tensors and plain containers and nothing else."""
     try:
-        try:
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # written before PyTorch 1.6, or broken
-            found = torch.load(path, map_location="cpu", weights_only=True)
+        zipped = _is_archive(path)
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except CheckpointError:
+        raise
     except Exception as error:  # what a broken pickle makes of its reader is anybody's guess
         if type(error).__name__ == "UnpicklingError":
             raise CheckpointError(f"{path} is refused: it holds more than tensors; nothing of it was run") from error
@@ -109,6 +111,23 @@ def _unpickled(path: Path) -> Mapping[str, Tensor]:
     if vast is not None:
         raise CheckpointError(f"{path} is refused: {vast!r} claims to be larger than the file, {[*found[vast].shape]}")
     return found
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether it is a zip archive, as since PyTorch 1.6, by the mark that PyTorch goes by.
+
+    In one of its own, nothing is compressed: what is would become larger than the file, or be read as other numbers.
+    """
+    with path.open("rb") as file:
+        if file.read(len(ARCHIVE)) != ARCHIVE:
+            return False
+    with ZipFile(path) as archive:
+        packed = next((entry.filename for entry in archive.infolist() if entry.compress_type != ZIP_STORED), None)
+    if packed is not None:
+        raise CheckpointError(
+            f"{path} is refused: {packed!r:.60} in it is compressed, which PyTorch's own files are not"
+        )
+    return True
 
 
 def _first_line(error: Exception) -> str:
