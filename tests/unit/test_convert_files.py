@@ -275,7 +275,6 @@ def test_values_that_are_not_numbers(folder: Path, value: float) -> None:
 MEASURE = """
 import sys
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
 import clearhead.tasks.registry
 from clearhead.convert.load import load_foreign
 
