@@ -155,6 +155,14 @@ def test_an_array_takes_the_names_of_the_fit_by_position() -> None:
         np.testing.assert_array_equal(model.predict_proba(X.to_numpy(dtype=object)), model.predict_proba(X))
 
 
+def test_frames_whose_columns_are_numbered_are_arrays_by_position() -> None:
+    cells = RANDOM.normal(size=(40, 2))
+    numbered = pd.DataFrame(cells)
+    for X, asked in ((numbered, cells), (cells, numbered), (cells, cells), (numbered, numbered[[1, 0]])):
+        model = works(X)
+        np.testing.assert_array_equal(model.predict_proba(asked), model.predict_proba(X))
+
+
 @pytest.mark.parametrize("value", [np.nan, None])
 def test_a_target_with_missing_values(value: Any) -> None:
     X, y = frame(40)

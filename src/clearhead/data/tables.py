@@ -34,7 +34,7 @@ class Table:
     columns      by name, in order
     categorical  names of columns that came as categories (pandas' and polars' own kind), whatever they hold
     text         all cells came as text, so that numbers and dates are still to be read out of them
-    named        the columns came with names; those of an array are called x0, x1, …
+    named        the columns came with names, not numbers; those of an array are called x0, x1, …
     places       the numbers of the rows, where the table is a part of a larger one
     """
 

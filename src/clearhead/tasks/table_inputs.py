@@ -26,7 +26,8 @@ __all__ = ["held_out", "held_out_known", "labels_in", "table_in", "values_in", "
 def table_in(estimator: Any, X: Any, *, reset: bool) -> Table:
     """The table, its columns counted and named as scikit-learn has it; at prediction they must be those of the fit.
 
-    A table without names (an array) takes those of the fit by position, and the other way round.
+    A table without names (an array, a frame whose columns are numbered) takes those of the fit by position, and the
+    other way round.
     """
     table = any_table(X)
     if not table.columns:
@@ -42,10 +43,11 @@ def table_in(estimator: Any, X: Any, *, reset: bool) -> Table:
     if reset:
         estimator.columns_ = tuple(table.columns)
         return table
-    if table.named == hasattr(estimator, "feature_names_in_") or len(table.columns) != len(estimator.columns_):
+    named = hasattr(estimator, "feature_names_in_")
+    known = table.columns.keys() == {*estimator.columns_}
+    if (table.named and named) or known or len(table.columns) != len(estimator.columns_):
         return table
-    columns = dict(zip(estimator.columns_, table.columns.values(), strict=True))
-    return replace(table, columns=columns, named=not table.named)
+    return replace(table, columns=dict(zip(estimator.columns_, table.columns.values(), strict=True)), named=named)
 
 
 def _has_columns(X: Any) -> bool:
