@@ -63,6 +63,17 @@ def test_frames_of_pandas_and_polars_are_alike() -> None:
     assert pandas.categorical == {"grade"}
     enum = pl.DataFrame({"g": pl.Series(["a", "b"], dtype=pl.Enum(["a", "b"])), "b": [True, None]})
     assert [c.kind for c in columns_of(table_of(enum))] == ["category", "boolean"]
+    for none in (enum.lazy(), enum["g"]):
+        with pytest.raises(DataError, match=r"a LazyFrame needs \.collect\(\) first"):
+            table_of(none)
+
+
+@pytest.mark.parametrize("dtype", ["date32[pyarrow]", "date64[pyarrow]"])
+def test_arrows_days_in_frames_are_dates(dtype: str) -> None:
+    days = [dt.date(2020, 1, 31), None, dt.date(2020, 2, 29)]
+    table = table_of(pd.DataFrame({"on": pd.Series(days, dtype=dtype)}))
+    assert [(c.kind, c.distinct, c.missing) for c in columns_of(table)] == [("date", 2, 1)]
+    np.testing.assert_array_equal(dates_in(table["on"], "on"), np.array(days, dtype="datetime64[s]"))
 
 
 def test_dates_with_a_time_zone_are_one_moment_everywhere() -> None:
@@ -81,6 +92,9 @@ def test_arrays_dictionaries_and_lists() -> None:
     assert [column.kind for column in columns_of(table)] == ["number", "category", "date"]
     with pytest.raises(DataError, match="of one length"):
         table_of({"a": [1, 2], "b": [1]})
+    for alone in (1, "abc", [[1, 2], [3, 4]]):
+        with pytest.raises(DataError, match="column 'a' of a table is a list with a cell for each row, not"):
+            table_of({"a": alone})
     with pytest.raises(DataError, match="two dimensions, not 1"):
         table_of(np.zeros(3))
     with pytest.raises(DataError, match="Complex data"):

@@ -78,12 +78,19 @@ def table_of(data: object) -> Table:
     if package in FRAMES:
         return FRAMES[package](data)
     if isinstance(data, Mapping):
-        columns = {str(name): cells_of(np.asarray(values, dtype=_kind(values))) for name, values in data.items()}
+        columns = {str(name): _of_values(str(name), values) for name, values in data.items()}
         if len({len(column) for column in columns.values()}) > 1:
             lengths = {name: len(column) for name, column in columns.items()}
             raise DataError(f"the columns of a table are of one length, these are not: {lengths}")
         return Table(columns)
     return _of_array(data)
+
+
+def _of_values(name: str, values: Any) -> Cells:
+    array = np.asarray(values, dtype=_kind(values))
+    if array.ndim != 1:
+        raise DataError(f"column {name!r} of a table is a list with a cell for each row, not {values!r:.60}")
+    return cells_of(array)
 
 
 def _kind(values: Any) -> Any:
@@ -141,7 +148,7 @@ def _of_pandas(frame: Any) -> Table:
         kind = getattr(series.dtype, "kind", "O")
         if kind in "iuf":
             columns[name] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        elif kind == "M":
+        elif kind == "M" and not str(series.dtype).startswith(("date32", "date64")):  # Arrow's days are objects
             naive = series.dt.tz_convert("UTC").dt.tz_localize(None) if series.dt.tz is not None else series
             columns[name] = cells_of(naive.to_numpy(dtype="datetime64[s]"))
         elif kind == "m":
@@ -154,7 +161,7 @@ def _of_pandas(frame: Any) -> Table:
 
 
 def _of_polars(frame: Any) -> Table:
-    if not hasattr(frame, "columns"):
+    if not hasattr(frame, "iter_columns"):
         raise DataError("a table has rows and columns: give a polars DataFrame; a LazyFrame needs .collect() first")
     columns, categorical = {}, set()
     for series in frame.iter_columns():
