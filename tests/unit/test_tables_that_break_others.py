@@ -1,5 +1,6 @@
 """Tables that break others: each works, or says in one sentence what to do."""
 
+import re
 import resource
 import warnings
 from typing import Any
@@ -188,6 +189,15 @@ def test_a_target_with_missing_values_of_pandas_own_kind(dtype: str, cells: list
             regressor(epochs=1).fit(X, target)
     with pytest.raises(DataError, match="the target misses 2 values, first in row 3"):
         regressor(epochs=1).fit(X, pd.DataFrame({"one": y, "two": 1}))
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[ms]"])
+def test_a_target_of_dates_or_durations(dtype: str) -> None:
+    X, _ = frame(40)
+    y = pd.Series((np.arange(40) % 2).astype(dtype))
+    for model in (classifier(), regressor()):
+        with pytest.raises(DataError, match=rf"the target holds {re.escape(dtype)}: make numbers or text of it"):
+            model.fit(X, y)
 
 
 def test_a_class_of_one_row() -> None:

@@ -60,6 +60,7 @@ def labels_in(y: Any) -> Cells:
     if y is None:
         raise DataError("a classifier requires y to be passed, but the target y is None")
     labels: Cells = column_or_1d(_plain(y), warn=True)
+    _refuse_times(labels)
     if labels.dtype == object:
         _refuse_missing(_missing(labels))
         labels = labels.astype(str) if any(isinstance(label, str) for label in labels) else np.array(labels.tolist())
@@ -75,6 +76,7 @@ def values_in(y: Any) -> Cells:
     if y is None:
         raise DataError("a regressor requires y to be passed, but the target y is None")
     values = check_array(_plain(y), ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+    _refuse_times(values)
     if values.dtype == object:
         _refuse_missing(_missing(values))
     try:
@@ -103,6 +105,12 @@ def _missing(values: Cells) -> Cells:
     """Which rows have an object that stands for no value, in whatever way."""
     missing: Cells = np.vectorize(is_missing, otypes=[bool])(values).any(axis=tuple(range(1, values.ndim)))
     return missing
+
+
+def _refuse_times(values: Cells) -> None:
+    """Dates and durations: which numbers they are depends on a unit, and as classes they cannot be kept."""
+    if values.dtype.kind in "mM":
+        raise DataError(f"the target holds {values.dtype}: make numbers or text of it, in the unit that you mean")
 
 
 def _refuse_missing(missing_B: Cells) -> None:
