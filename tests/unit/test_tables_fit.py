@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -27,7 +26,6 @@ from clearhead.tasks.table_estimators import TableClassifier, TableRegressor, lo
 from clearhead.tasks.table_fit import Fitting, Rows, _Best, _optimizer, fit_members, usual_batch
 from clearhead.tasks.table_inputs import held_out
 from clearhead.tasks.table_objective import OBJECTIVES
-from clearhead.tasks.table_pretrain import PRETEXTS
 from clearhead.train.step import DivergenceError
 from tests.unit.small_tables import classifier, frame, regressor
 
@@ -276,55 +274,11 @@ def test_both_importances_find_the_columns_that_matter() -> None:
         assert set(np.argsort(shares)[-2:]) == {0, 2}, shares
     with pytest.raises(ConfigError, match="give X and y"):
         model.feature_importance(X, method="permutation")
-    tab = classifier(kind="tab", epochs=1).fit(X, y)
+    tab = model.set_params(kind="tab", epochs=1).fit(X, y)  # which forgets what the other looked at
     with pytest.raises(ConfigError, match="method='permutation'"):
         tab.feature_importance(X)
     with pytest.raises(ConfigError, match="Give X"):
         tab.feature_importance()
-
-
-# ---------------------------------------------------------------- pre-training
-
-
-@pytest.mark.parametrize("method", sorted(PRETEXTS))
-@pytest.mark.parametrize("kind", ["ft", "tab"])
-def test_pretraining_learns_and_is_where_the_fit_begins(method: str, kind: str) -> None:
-    X, y = frame(200)
-    X["e"] = X["a"] * 2
-    X.loc[7, "d"] = "once"  # learned from, or met for the first time in validation
-    model = classifier(kind=kind, epochs=8, patience=20, n_ensemble=2).pretrain(X, method=method)
-    course = model.pretrained_.course
-    assert course.history[-1] < course.history[0]
-    start = [{name: tensor.clone() for name, tensor in own.items()} for own in model.pretrained_.weights]
-    assert not any(name.startswith(("head", "mlp")) for own in start for name in own)
-    model.set_params(epochs=1, learning_rate=1e-12).fit(X.iloc[:20], y[:20])
-    for s, own in enumerate(start):
-        after = member_weights(model.fitted_.model, s)
-        for name, tensor in own.items():
-            torch.testing.assert_close(after[name], tensor)
-    with pytest.raises(ConfigError, match="was of 2 members, and n_ensemble is now 1"):
-        clone_with_memory(model).fit(X, y)
-    missing = X.iloc[:3].astype({"a": object}).assign(a=None, c="new")
-    assert np.isfinite(model.predict_proba(missing)).all()
-    assert not hasattr(clone(model), "pretrained_")
-
-
-def clone_with_memory(model: TableClassifier) -> TableClassifier:
-    """One member alone, with what two have learned."""
-    alone = clone(model).set_params(n_ensemble=1)
-    alone.pretrained_ = model.pretrained_
-    return alone
-
-
-def test_pretraining_refuses_what_it_cannot() -> None:
-    X, _ = frame()
-    with pytest.raises(ConfigError, match="numbers='quantiles'"):
-        classifier(numbers="trees").pretrain(X)
-    with pytest.raises(ConfigError, match=r"unknown method of pre-training 'masks': did you mean 'mask'"):
-        classifier().pretrain(X, method="masks")
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        classifier().pretrain(X, rate=0.0)
-    assert classifier(numbers="quantiles", epochs=1).pretrain(X).pretrained_.config.bins
 
 
 # ---------------------------------------------------------------- keeping it

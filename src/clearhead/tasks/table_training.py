@@ -1,6 +1,6 @@
 """From a table and its target to a fitted model: schema, bins, config, training."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from clearhead.data.table_schema import Encoded, Schema, fit_schema
 from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
 from clearhead.errors import ConfigError
+from clearhead.models.ft_transformer import FTTransformerConfig
 from clearhead.models.presets import build
 from clearhead.nn.columns import PiecewiseNumbers
 from clearhead.nn.tables import pick
@@ -77,11 +78,8 @@ def fit_table(
     classes = isinstance(target, Classes)
     objective = OBJECTIVES["classes" if classes else "values", plan.watch]
     if before is not None:
-        if len(before.weights) != plan.fitting.members:
-            given = f"{len(before.weights)} members, and n_ensemble is now {plan.fitting.members}"
-            raise ConfigError(f"pre-training was of {given}: pre-train again, or fit as many")
+        config = _continued(before, plan, target.outputs)
         schema, edges, start = before.schema, None, before.weights
-        config = replace(before.config, outputs=target.outputs)
     else:
         schema, start = _schema(train.table, plan), None
         edges = _edges(schema.encode(train.table), target.encode(train.target), plan, classes)
@@ -96,6 +94,24 @@ def fit_table(
 
     course = fit_members(built, parts[0], parts[1], objective.cost, objective.judge, plan.fitting, start)
     return TableModel(schema, target, course.model, config, plan.fitting.members), course
+
+
+def _continued(before: Pretrained, plan: Plan, outputs: int) -> TableConfig:
+    """The config of a fit that goes on from pre-training: only the rates of what is hidden or dropped may be others."""
+    bins = before.config.bins if isinstance(before.config, FTTransformerConfig) else ()
+    wanted = pick(MODELS, plan.kind, "kind of table model").config(before.schema, outputs, plan.wish, bins)
+    now = {"n_ensemble": plan.fitting.members, "scaling": plan.scaling, "model": _name(wanted), **asdict(wanted)}
+    then = {"n_ensemble": len(before.weights), "scaling": before.schema.scaling.name, "model": _name(before.config)}
+    then |= {**asdict(before.config), "outputs": outputs}
+    for name, value in then.items():
+        if value != now[name] and not name.endswith(("dropout", "unseen")):
+            given = f"{name}={value!r}, and it is now {now[name]!r}"
+            raise ConfigError(f"pre-training was with {given}: pre-train again, or leave it as it was")
+    return wanted
+
+
+def _name(config: TableConfig) -> str:
+    return type(config).__name__.removesuffix("Config")
 
 
 def pretrain_table(train: Table, valid: Table | None, plan: Plan, *, method: str, rate: float) -> Pretrained:
