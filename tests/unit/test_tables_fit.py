@@ -1,7 +1,9 @@
 """The estimators: what they learn, how they stop, what they keep."""
 
 import io
+import json
 import pickle
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from clearhead.data.table_files import any_table
-from clearhead.errors import CheckpointError, ConfigError, DataError
+from clearhead.errors import CheckpointError, ClearheadError, ConfigError, DataError
 from clearhead.models.ft_transformer import FTTransformer, FTTransformerConfig
 from clearhead.nn.members import InTurn, member_weights, side_by_side
 from clearhead.tap import watching
@@ -309,6 +311,29 @@ def test_a_broken_directory_is_refused(tmp_path: Path) -> None:
         load_estimator(tmp_path / "m")
     (tmp_path / "m" / "table.json").write_text('{"members": 1}')
     with pytest.raises(CheckpointError, match="has no 'schema'"):
+        load_estimator(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda words: words.update(members="two"), r"table\.json is of another model than .*config\.json"),
+        (lambda words: words["target"].update(labels=["no", "perhaps", "yes"]), "is of another model"),
+        (lambda words: words["schema"]["numbers"].pop(), "is of another model"),
+        (lambda words: words["schema"]["categories"][0]["values"].append("new"), "is of another model"),
+        (lambda words: words.pop("names"), "names: this key is needed and not there"),
+        (lambda words: words.update(estimator=[1]), "estimator: input should be a valid dictionary"),
+    ],
+)
+def test_a_table_that_does_not_belong_to_the_model_is_refused(
+    tmp_path: Path, spoil: Callable[[dict[str, Any]], object], sentence: str
+) -> None:
+    X, y = frame(40)
+    classifier(epochs=1).fit(X, y).save_pretrained(tmp_path / "m")
+    words = json.loads((tmp_path / "m" / "table.json").read_text())
+    spoil(words)
+    (tmp_path / "m" / "table.json").write_text(json.dumps(words))
+    with pytest.raises(ClearheadError, match=sentence):
         load_estimator(tmp_path / "m")
 
 

@@ -9,6 +9,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +31,7 @@ from clearhead.data.table_scaling import SCALINGS
 from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
 from clearhead.nn.tables import pick
+from clearhead.tasks.checked import as_dataclass
 from clearhead.tasks.directory import model_folder, read_settings
 from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
@@ -44,6 +46,16 @@ __all__ = ["ESTIMATORS", "TableClassifier", "TableRegressor", "load_estimator"]
 
 SHOWN = 1000  # training rows from which the attention to columns is taken
 SEEDS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What table.json keeps of an estimator: its settings, the columns that it was given, what it predicts."""
+
+    names: tuple[str, ...]
+    named: bool
+    estimator: dict[str, Any] = field(default_factory=dict)
+    called: str = "target"
 
 
 class _TableEstimator(BaseEstimator):  # type: ignore[misc]
@@ -214,12 +226,13 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
     def from_pretrained(cls, folder: str | Path) -> Self:
         """The estimator of a model directory, ready to predict."""
         fitted, words = TableModel.load(Path(folder), cls.TASK)
+        kept = as_dataclass(_Kept, {at: words[at] for at in _Kept.__annotations__ if at in words}, "table.json")
         known = cls._get_param_names()
-        made = cls(**{name: value for name, value in words.get("estimator", {}).items() if name in known})
+        made = cls(**{name: value for name, value in kept.estimator.items() if name in known})
         fitted.model.to(pick_device(made.device))
-        made.fitted_, made.columns_ = fitted, tuple(words["names"])
-        made.n_features_in_, made.target_ = len(made.columns_), str(words.get("called", "target"))
-        if words["named"]:
+        made.fitted_, made.columns_ = fitted, kept.names
+        made.n_features_in_, made.target_ = len(made.columns_), kept.called
+        if kept.named:
             made.feature_names_in_ = np.array(made.columns_, dtype=object)
         if isinstance(fitted.target, Classes):
             made.classes_ = fitted.target.labels

@@ -96,9 +96,12 @@ class TableModel:
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder / "table.safetensors").items()}
         try:
             schema, target = schema_of(words["schema"], arrays), target_of(words["target"])
-            made = cls(schema, target, blank(settings.config, words["members"]), settings.config, words["members"])
+            members = words["members"]
         except KeyError as error:
             raise CheckpointError(f"{folder / 'table.json'} has no {error}") from error
+        if not _belongs(schema, target, settings.config) or type(members) is not int or members < 1:
+            raise CheckpointError(f"{folder / 'table.json'} is of another model than {folder / 'config.json'}")
+        made = cls(schema, target, blank(settings.config, members), settings.config, members)
         load_weights(made.model, folder / "model.safetensors")
         return made, words
 
@@ -116,6 +119,15 @@ class TableModel:
         self.__init__(  # type: ignore[misc]
             schema_of(words["schema"], arrays), target_of(words["target"]), model, config, words["members"]
         )
+
+
+def _belongs(schema: Schema, target: Classes | Values, config: object) -> bool:
+    """Whether a model of this config reads what the schema gives, and gives what the target needs."""
+    if not isinstance(config, TableConfig):
+        return False
+    read = len(schema.numbers), tuple(feature.size for feature in schema.categories)
+    alike = all(array.shape[-1:] == read[:1] for array in schema.arrays().values())
+    return alike and (*read, target.outputs) == (config.numbers, config.categories, config.outputs)
 
 
 def blank(config: TableConfig, members: int) -> nn.Module:
