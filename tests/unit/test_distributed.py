@@ -133,3 +133,8 @@ def test_a_gpu_that_is_not_there_is_an_error() -> None:
     assert pick_device("auto") == torch.device("cpu")
     with pytest.raises(ConfigError, match="finds no GPU"):
         pick_device("cuda")
+    for name in ("mps", "xpu"):
+        with pytest.raises(ConfigError, match=f"device='{name}' was asked for, but this torch cannot use it here"):
+            pick_device(name)
+    with pytest.raises(ConfigError, match="device=None"):
+        pick_device(None)  # type: ignore[arg-type]

@@ -116,10 +116,14 @@ def pick_device(name: str, world: World = ALONE) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ConfigError(f"device must be auto, cpu, cuda or another of torch's: device={name!r}") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={name!r} was asked for, but torch finds no GPU here")
+    try:
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError) as error:
+        raise ConfigError(f"device={name!r} was asked for, but this torch cannot use it here") from error
     return torch.device("cuda", world.local_rank) if device.type == "cuda" and device.index is None else device
 
 
