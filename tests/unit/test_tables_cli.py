@@ -1,5 +1,6 @@
 """`clearhead fit` and `clearhead predict`."""
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -158,3 +159,22 @@ def test_a_model_for_texts_where_tables_are_read(
     for folder, held in (("ours", "a model for translation"), ("theirs", "another project's model")):
         said = refusal(run(capsys, "predict", table, "-m", tmp_path / folder))
         assert said == f"{tmp_path / folder} holds {held}, not one for tables: `clearhead fit` makes those"
+
+
+def test_what_is_named_gz_is_packed(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
+    assert fit(capsys, table, "--target", "answer", "--out", tmp_path / "m").code == 0
+    for name in ("o.csv", "o.csv.gz"):
+        assert run(capsys, "predict", table, "-m", tmp_path / "m", "-o", tmp_path / name).code == 0
+    assert gzip.decompress((tmp_path / "o.csv.gz").read_bytes()) == (tmp_path / "o.csv").read_bytes()
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_training(
+    capsys: pytest.CaptureFixture[str], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clearhead.tasks.table_report.fit_file", lambda *_: pytest.fail("it was trained"))
+    said = refusal(fit(capsys, table, "--target", "answer", "--out", table / "below" / "m"))
+    assert "cannot be made where it is wanted" in said
+
+
+def test_a_seed_that_no_generator_takes_is_wrong_usage(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    assert fit(capsys, table, "--target", "answer", "--seed", str(2**32)).code == 2

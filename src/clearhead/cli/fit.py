@@ -1,5 +1,6 @@
 """`clearhead fit`: from a table to a model that predicts one of its columns."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -39,7 +40,7 @@ def fit(
         typer.Option(metavar="COLUMN", help="Holds categories, whatever it looks like; can be repeated."),
     ] = None,
     test: Annotated[float, typer.Option(metavar="SHARE", help="Of the rows, kept for the test.")] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, metavar="N")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N")] = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="New folder for the model.")] = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -56,6 +57,8 @@ def fit(
 
     if out is not None and out.exists():
         raise ConfigError(f"the output folder {str(out)!r} exists already; name another, or remove it first")
+    if out is not None and not _has_room(out):
+        raise ConfigError(f"the output folder {str(out)!r} cannot be made where it is wanted; name another")
     if threads is not None:
         torch.set_num_threads(threads)
     options = {
@@ -68,6 +71,12 @@ def fit(
     (_say_as_json if as_json else _say)(report, target)
     if out is not None:
         typer.echo(f"saved to {out}", err=True)
+
+
+def _has_room(out: Path) -> bool:
+    """Whether a folder can be made there: better asked before the training than after it."""
+    above = next(parent for parent in out.absolute().parents if parent.exists())
+    return above.is_dir() and os.access(above, os.W_OK)
 
 
 def _say_as_json(report: "Report", target: str) -> None:

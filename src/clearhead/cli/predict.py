@@ -1,8 +1,9 @@
 """`clearhead predict`: a table with what a model says of its rows."""
 
+import gzip
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,5 +55,6 @@ def predict(
         if is_parquet(out):
             copy_parquet(table, temporary, added)
         else:
-            with temporary.open("w", newline="", encoding="utf-8") as file:
+            packed: Any = gzip.open if out.suffix.lower() == ".gz" else open
+            with packed(temporary, "wt", newline="", encoding="utf-8") as file:
                 copy_text(table, file, added)
