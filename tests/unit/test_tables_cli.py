@@ -11,6 +11,10 @@ import pandas as pd
 import pytest
 
 from clearhead.cli.fit import _importance
+from clearhead.data.table_columns import columns_of
+from clearhead.data.table_schema import fit_schema
+from clearhead.data.tables import table_of
+from clearhead.tasks.table_baseline import yardsticks
 from clearhead.tasks.table_importance import IMPORTANCES
 from clearhead.tasks.table_report import FileToFit, fit_file
 from tests.unit.command_line import Done, refusal, run
@@ -178,3 +182,17 @@ def test_a_folder_that_cannot_be_made_is_refused_before_training(
 
 def test_a_seed_that_no_generator_takes_is_wrong_usage(capsys: pytest.CaptureFixture[str], table: Path) -> None:
     assert fit(capsys, table, "--target", "answer", "--seed", str(2**32)).code == 2
+
+
+def test_a_different_label_in_each_row(capsys: pytest.CaptureFixture[str], table: Path) -> None:
+    said = refusal(fit(capsys, table, "--target", "a", "--aim", "classification"))
+    assert said == "120 rows are too few to keep some of them for a test, with 120 classes in the target 'a'"
+
+
+def test_boosting_takes_a_class_of_one_row_however_large_the_table() -> None:
+    table = table_of({"a": np.random.default_rng(0).integers(0, 4, 10_001)})
+    target = np.array(["rare", *["often", "seldom"] * 5000])
+    schema = fit_schema(table, columns_of(table), scaling="standard", unseen=True)
+    _, boosted = yardsticks(schema, (table, target), table.take(slice(0, 5)), classes=True)
+    assert boosted.probability_BC is not None
+    assert boosted.probability_BC.shape == (5, 3)

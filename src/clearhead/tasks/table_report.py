@@ -71,7 +71,8 @@ def fit_file(of: FileToFit, options: Mapping[str, Any]) -> Report:
     table = table.without(*(column.name for column in columns if column.kind == "identifier"))
     held = held_out(target, of.test, np.random.default_rng(of.seed), classes)
     if not held.any():
-        raise DataError(f"{table.rows} rows are too few to keep some of them for a test")
+        many = f", with {len(np.unique(target))} classes in the target {of.target!r}" if classes else ""
+        raise DataError(f"{table.rows} rows are too few to keep some of them for a test{many}")
     train, asked = table.take(~held), table.take(held)
     estimator = (TableClassifier if classes else TableRegressor)(random_state=of.seed, **options)
     estimator.fit(train, target[~held])
