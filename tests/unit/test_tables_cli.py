@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from clearhead.cli.fit import _importance
@@ -163,6 +164,28 @@ def test_a_model_for_texts_where_tables_are_read(
     for folder, held in (("ours", "a model for translation"), ("theirs", "another project's model")):
         said = refusal(run(capsys, "predict", table, "-m", tmp_path / folder))
         assert said == f"{tmp_path / folder} holds {held}, not one for tables: `clearhead fit` makes those"
+
+
+def test_files_that_are_not_whole(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:
+    assert fit(capsys, table, "--target", "answer", "--out", tmp_path / "m").code == 0
+    packed = gzip.compress(table.read_bytes())
+    spoiled = {"cut": packed[:-40], "text": table.read_bytes(), "torn": packed[:99] + bytes(50) + packed[149:]}
+    for name, content in spoiled.items():
+        (tmp_path / f"{name}.csv.gz").write_bytes(content)
+        for call in (["fit", "--target", "answer"], ["predict", "-m", tmp_path / "m", "-o", tmp_path / "o.csv"]):
+            said = refusal(run(capsys, call[0], tmp_path / f"{name}.csv.gz", *call[1:]))
+            assert f"{name}.csv.gz: not a whole gzip file" in said, said
+    said = refusal(run(capsys, "predict", tmp_path, "-m", tmp_path / "m", "-o", tmp_path / "o.csv"))
+    assert said == f"{tmp_path}: cannot be read: Is a directory"
+    whole = pa.BufferOutputStream()
+    pd.read_csv(table).to_parquet(whole, compression="gzip")
+    content = whole.getvalue().to_pybytes()
+    (tmp_path / "torn.parquet").write_bytes(content[:60] + bytes(200) + content[260:])
+    said = refusal(
+        run(capsys, "predict", tmp_path / "torn.parquet", "-m", tmp_path / "m", "-o", tmp_path / "o.parquet")
+    )
+    assert "torn.parquet cannot be read as Parquet" in said
+    assert not [*tmp_path.glob("*o.*")]
 
 
 def test_what_is_named_gz_is_packed(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:

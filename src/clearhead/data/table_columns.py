@@ -97,7 +97,7 @@ def _kind(cells: Cells, text: bool) -> str:
         return "number"
     if all(isinstance(cell, date | datetime) for cell in present):
         return "date"
-    if text and _all(float, present):
+    if text and _all(_number, present):
         return "number"
     if text and {TRUTHS.get(cell, cell) for cell in present} <= {"True", "False"}:
         return "boolean"
@@ -138,6 +138,8 @@ def numbers_in(cells: Cells, name: str, place: Callable[[int], int] = int) -> Ce
 
 
 def _number(cell: Any) -> float:
+    if isinstance(cell, str) and "_" in cell:
+        raise ValueError(f"{cell!r} is a code or a range, though Python would read a number")
     return cell.total_seconds() if isinstance(cell, timedelta) else float(cell)
 
 

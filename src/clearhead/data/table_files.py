@@ -6,6 +6,8 @@ there is no value.
 
 import csv
 import gzip
+import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -25,7 +27,7 @@ __all__ = [
     "copy_parquet",
     "copy_text",
     "is_parquet",
-    "open_parquet",
+    "parquet_batches",
     "read_chunks",
     "read_table",
     "table_of_arrow",
@@ -59,7 +61,7 @@ def read_chunks(path: Path, rows: int = CHUNK) -> Iterator[Table]:
     """A file as tables of at most so many rows each, in order; a file without any row is refused."""
     chunks: Iterator[Table]
     if is_parquet(existing(path)):
-        chunks = map(table_of_arrow, open_parquet(path).iter_batches(batch_size=rows))
+        chunks = map(table_of_arrow, parquet_batches(path, rows))
     else:
         chunks = starmap(table_of_text, text_chunks(path, rows))
     empty = True
@@ -87,6 +89,10 @@ def text_chunks(path: Path, rows: int = CHUNK) -> Iterator[tuple[list[str], list
         raise DataError(f"{path} is no utf-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from error
     except csv.Error as error:
         raise DataError(f"{path}, line {lines.line_num}: {error}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file: {error}") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def table_of_text(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -116,15 +122,16 @@ def _cell(text: str) -> str | None:
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """The delimiter that splits the header into the most columns."""
-    return max(DELIMITERS.get(suffix_of(path), ",;\t|"), key=header.count)
+    """The delimiter that splits the header into the most columns; inside of quotes there is none."""
+    bare = re.sub(r'"[^"]*"', "", header)
+    return max(DELIMITERS.get(suffix_of(path), ",;\t|"), key=bare.count)
 
 
-def open_parquet(path: Path) -> Any:
-    """A Parquet file, by the optional package that reads it."""
+def parquet_batches(path: Path, rows: int = CHUNK) -> Iterator[Any]:
+    """A Parquet file as record batches of at most so many rows each, by the optional package that reads it."""
     parquet = _arrow("pyarrow.parquet")
     try:
-        return parquet.ParquetFile(path)
+        yield from parquet.ParquetFile(path).iter_batches(batch_size=rows)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
 
@@ -153,7 +160,7 @@ def table_of_arrow(batch: Any) -> Table:
 def _of_arrow(array: Any) -> Cells:
     kind = str(array.type)
     if kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
-        return np.asarray(array.cast("float64").to_numpy(zero_copy_only=False), dtype=np.float64)
+        return np.asarray(array.cast("float64", safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     if kind.startswith(("date", "timestamp")):
         return np.asarray(array.cast("timestamp[s]", safe=False).to_numpy(zero_copy_only=False)).astype("datetime64[s]")
     if kind.startswith("duration"):
@@ -193,19 +200,18 @@ def _parts(source: Path, rows: int) -> Iterator[tuple[list[str], list[list[Any]]
         for names, cells in text_chunks(source, rows):
             yield names, cells, table_of_text(names, cells)
         return
-    for batch in open_parquet(source).iter_batches(batch_size=rows):
+    for batch in parquet_batches(source, rows):
         columns = [batch.column(name).to_pylist() for name in batch.schema.names]
         yield list(batch.schema.names), [list(row) for row in zip(*columns, strict=True)], table_of_arrow(batch)
 
 
 def copy_parquet(source: Path, target: Path, added: Added, rows: int = CHUNK) -> int:
     """The same from one Parquet file to another; types, and the index that pandas keeps in it, stay as they are."""
-    opened = open_parquet(existing(source))
     arrow, parquet = _arrow("pyarrow"), _arrow("pyarrow.parquet")
     writer = None
     count = 0
     try:
-        for batch in opened.iter_batches(batch_size=rows):
+        for batch in parquet_batches(existing(source), rows):
             whole = arrow.Table.from_batches([batch])
             part = replace(table_of_arrow(batch), places=range(count, count + whole.num_rows))
             more = added(part)
