@@ -41,7 +41,7 @@ def test_arguments_come_before_stdin() -> None:
     assert list(batches(["a", "b"])) == [["a", "b"]]
 
 
-@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"))), st.data())
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"))), st.data())
 def test_lines_are_whole_however_they_arrive(lines: list[str], data: st.DataObject) -> None:
     content = "".join(f"{line}\n" for line in lines).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=5)))
@@ -55,6 +55,10 @@ def test_what_came_together_is_one_batch() -> None:
 
 def test_the_last_line_needs_no_end_and_windows_ends_are_ends() -> None:
     assert read(b"un\r\n\ndeux") == [["un", ""], ["deux"]]
+
+
+def test_a_byte_order_mark_is_no_text() -> None:
+    assert read("\ufeffun\r\n\ufeffdeux\n".encode(), "\ufefftrois".encode()) == [["un", "\ufeffdeux"], ["\ufefftrois"]]
 
 
 def test_nothing_gives_nothing() -> None:

@@ -157,4 +157,4 @@ def _text(line: bytes, number: int) -> str:
         raise DataError(f"stdin, line {number}: a NUL byte, so this is no text")
     if long or len(text) > LONGEST_LINE:
         raise DataError(f"stdin, line {number}: longer than {LONGEST_LINE:,} characters; break it into lines")
-    return text
+    return text.removeprefix("\ufeff") if number == 1 else text  # Windows marks the beginning of a file so
