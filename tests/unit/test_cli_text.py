@@ -112,6 +112,8 @@ def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.count("\n") == 1
     say_json({"text": "é\n", "loss": float("nan")})
     assert json.loads(capsys.readouterr().out) == {"text": "é\n", "loss": None}
+    say_json({"scores": {"rmse": float("inf")}, "tokens": [["a", float("-inf")], ("b", -0.5)]})
+    assert json.loads(capsys.readouterr().out) == {"scores": {"rmse": None}, "tokens": [["a", None], ["b", -0.5]]}
 
 
 def test_figures_stand_in_two_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,8 +98,7 @@ def say_as_written(pieces: Iterator[str], before: str = "") -> None:
 
 def say_json(values: Mapping[str, Any]) -> None:
     """An object as one line of strict JSON on stdout: what is not a finite number is null."""
-    strict = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
-    typer.echo(json.dumps(strict, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(_strict(values), ensure_ascii=False, allow_nan=False))
 
 
 def say_figures(figures: Mapping[str, float | str]) -> None:
@@ -107,6 +106,15 @@ def say_figures(figures: Mapping[str, float | str]) -> None:
     widest = max(map(len, figures), default=0)
     for name, value in figures.items():
         typer.echo(f"{name:<{widest}}  {value if isinstance(value, str) else format(value, '.6g')}")
+
+
+def _strict(value: Any) -> Any:
+    """The same value, however deep, with None for each number that JSON has no way to write."""
+    if isinstance(value, Mapping):
+        return {name: _strict(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
