@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import io
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import typer
 
 from clearhead import __version__
 from clearhead.cli import main as frame
@@ -134,6 +136,16 @@ def test_a_missing_file_is_one_sentence_too(add_verb, tmp_path, capsys: pytest.C
     add_verb("read", read)
     assert leave("read") == 1
     assert capsys.readouterr().err == f"clearhead: No such file or directory: {tmp_path / 'missing'}\n"
+
+
+def test_a_terminal_without_a_character_is_one_sentence(
+    add_verb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_verb("point", lambda: typer.echo("→"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+    assert leave("point") == 1
+    said = capsys.readouterr().err
+    assert said == "clearhead: stdout is in cp1252, which has no '→': set PYTHONIOENCODING=utf-8\n"
 
 
 def test_a_bug_keeps_its_traceback(add_verb) -> None:

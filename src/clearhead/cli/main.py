@@ -61,6 +61,11 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except ClearheadError as error:
         return _refuse(str(error))
+    except UnicodeEncodeError as error:
+        if error.encoding == "utf-8":
+            raise  # no stream's fault
+        letter = error.object[error.start]
+        return _refuse(f"stdout is in {sys.stdout.encoding}, which has no {letter!r}: set PYTHONIOENCODING=utf-8")
     except BrokenPipeError:
         return 1  # the reader (`| head`) has what it wants
     except OSError as error:
