@@ -172,10 +172,13 @@ def test_a_text_shorter_than_a_window_is_refused(tmp_path: Path, capsys: Capture
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("content", ["task: [", "- a\n- b\n", "", "task: juggling\n", "\tx: 1"])
-def test_a_file_that_is_no_recipe_is_refused(content: str, tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "odd.yaml").write_text(content, encoding="utf-8")
-    refusal(run(capsys, "train", "odd.yaml", "-o", "run"))
+@pytest.mark.parametrize("content", [b"task: [", b"- a\n- b\n", b"", b"task: juggling\n", b"\tx: 1", b"task: caf\xe9"])
+@pytest.mark.parametrize("more", [(), ("--show",)])
+def test_a_file_that_is_no_recipe_is_refused(
+    content: bytes, more: tuple[str, ...], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "odd.yaml").write_bytes(content)
+    assert "odd.yaml" in refusal(run(capsys, "train", "odd.yaml", "-o", "run", *more))
     assert nothing_was_written(tmp_path)
 
 

@@ -45,12 +45,12 @@ def train(
     from clearhead.train.interrupt import InterruptionError
 
     recipe = find_recipe(recipe)
+    wanted = load_recipe(recipe, set_ or ())
     if show:
         typer.echo(recipe.read_text(encoding="utf-8"), nl=False)
         return
     folder = Path("runs") / recipe.stem if out is None else out
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun numbers its processes
-    wanted = load_recipe(recipe, set_ or ())
     shown = leads and sys.stderr.isatty() and wanted.train.resolved()["progress"] in ("auto", "bar")
     try:
         with _reading(shown=shown) as progress:
