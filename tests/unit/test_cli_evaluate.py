@@ -172,6 +172,24 @@ def test_average_refuses_another_architecture(trained: Path, tmp_path: Path, cap
     assert not (tmp_path / "mean").exists()
 
 
+def test_average_reads_what_is_stored_in_8_bits(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert run(capsys, "convert", trained, tmp_path / "small", "--store", "int8").code == 0
+    done = run(capsys, "average", tmp_path / "small", "-o", tmp_path / "mean")
+    assert done.code == 0, done.err
+    small, mean = (load(tmp_path / name).parts.model.state_dict() for name in ("small", "mean"))
+    torch.testing.assert_close(mean, small)
+
+
+def test_average_is_of_our_own_models(trained: Path, tmp_path: Path, capsys: Capture) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "config.json").write_text('{"model_type": "marian"}', encoding="utf-8")
+    said = refusal(run(capsys, "average", theirs, trained, "-o", tmp_path / "mean"))
+    assert said == f"{theirs} is another project's model: `clearhead convert` makes one of ours of it first"
+    shipped = refusal(run(capsys, "average", "clearhead/fr-en", trained / "last", "-o", tmp_path / "mean"))
+    assert "fr-en is of another architecture" in shipped
+
+
 def test_average_never_overwrites(trained: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "mean").mkdir()
     assert "mean" in refusal(run(capsys, "average", trained, "-o", tmp_path / "mean"))

@@ -20,10 +20,11 @@ def average(
     The mean of the last or best few checkpoints of a run is often better than each of them. Everything but the
     weights is as in the last checkpoint named. The path of the new model directory is printed.
     """
+    from clearhead.convert.load import is_foreign
     from clearhead.errors import CheckpointError, ConfigError
     from clearhead.nn.weights import load_tensors
     from clearhead.tasks.directory import read_settings, save_model
-    from clearhead.tasks.loading import load_model
+    from clearhead.tasks.loading import find_model, load_model
     from clearhead.train.average import average as mean_of
     from clearhead.train.run import Run
 
@@ -32,8 +33,12 @@ def average(
     folders = [
         folder
         for path in checkpoints
-        for folder in ([Run(path).folder(step) for step in Run(path).steps()] if path.is_dir() else []) or [path]
+        for folder in ([Run(path).folder(step) for step in Run(path).steps()] if path.is_dir() else [])
+        or [find_model(path)]
     ]
+    other = next((folder for folder in folders if folder.is_file() or is_foreign(folder)), None)
+    if other is not None:
+        raise CheckpointError(f"{other} is another project's model: `clearhead convert` makes one of ours of it first")
     parts = load_model(folders[-1])
     odd = next((folder for folder in folders if read_settings(folder) != parts.settings), None)
     if odd is not None:
