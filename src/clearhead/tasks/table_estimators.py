@@ -145,7 +145,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.validation_ = course.epochs, course.best
         if isinstance(target, Classes):
             self.classes_ = target.labels
-        vars(self).pop("attention_", None)  # of an earlier fit
+        self.__dict__.pop("attention_", None)  # of an earlier fit
         if self.kind == "ft":
             shown = train.table.take(evenly(train.table.rows, SHOWN))
             self.attention_ = attention_to_columns(self.fitted_, shown, self.columns_)
