@@ -161,9 +161,13 @@ def test_a_model_for_texts_where_tables_are_read(
     random_translator().save_pretrained(tmp_path / "ours")
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "config.json").write_text('{"model_type": "marian"}')
-    for folder, held in (("ours", "a model for translation"), ("theirs", "another project's model")):
-        said = refusal(run(capsys, "predict", table, "-m", tmp_path / folder))
-        assert said == f"{tmp_path / folder} holds {held}, not one for tables: `clearhead fit` makes those"
+    (tmp_path / "theirs.gguf").touch()
+    theirs = "another project's model"
+    for name, held in (("ours", "a model for translation"), ("theirs", theirs), ("theirs.gguf", theirs)):
+        said = refusal(run(capsys, "predict", table, "-m", tmp_path / name))
+        assert said == f"{tmp_path / name} holds {held}, not one for tables: `clearhead fit` makes those"
+    said = refusal(run(capsys, "predict", table, "-m", "clearhead/fr-en"))
+    assert said.endswith("fr-en holds a model for translation, not one for tables: `clearhead fit` makes those")
 
 
 def test_files_that_are_not_whole(capsys: pytest.CaptureFixture[str], table: Path, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
 from clearhead.nn.tables import pick
 from clearhead.tasks.checked import as_dataclass
-from clearhead.tasks.directory import model_folder, read_settings
+from clearhead.tasks.directory import read_settings
+from clearhead.tasks.loading import find_model
 from clearhead.tasks.table_build import MODELS, Wish
 from clearhead.tasks.table_card import table_card
 from clearhead.tasks.table_fit import Fitting, usual_batch
@@ -355,8 +356,8 @@ ESTIMATORS: dict[str, type[TableClassifier] | type[TableRegressor]] = {
 
 def load_estimator(folder: str | Path) -> TableClassifier | TableRegressor:
     """The estimator of a model directory, of whichever kind it is."""
-    found = model_folder(Path(folder))
-    task = "" if is_foreign(found) else read_settings(found).task
+    found = find_model(folder)
+    task = "" if found.is_file() or is_foreign(found) else read_settings(found).task
     if task not in ESTIMATORS:
         held = f"a model for {task}" if task else "another project's model"
         raise CheckpointError(f"{found} holds {held}, not one for tables: `clearhead fit` makes those")
