@@ -28,7 +28,8 @@ def convert(
     store: Annotated[
         Literal["float32", "float16", "int8"] | None,
         typer.Option(
-            help="Bits of the weights in a file of our format; int8 takes little room. [default: as they are]"
+            help="Bits of the weights in a file of our format; int8 takes little room. "
+            "[default: float32, another project's as they are]"
         ),
     ] = None,
 ) -> None:
