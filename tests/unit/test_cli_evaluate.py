@@ -126,6 +126,8 @@ def test_evaluate_knows_every_task(task: str, tmp_path: Path, capsys: Capture) -
     said = refusal(run(capsys, "evaluate", old, "-m", tmp_path / "run"))
     assert said.startswith(f"{old}, line 1: byte ")
     assert "--encoding='latin-1'" in said
+    said = refusal(run(capsys, "train", recipe, "--set", f"data.train={old}", "-o", tmp_path / "other"))
+    assert "--set data.encoding='latin-1'" in said
     assert run(capsys, "evaluate", old, "-m", tmp_path / "run", "--json", "--encoding", "latin-1").out == done.out
     assert "2" in refusal(run(capsys, "evaluate", tmp_path / name, tmp_path / name, "-m", tmp_path / "run"))
 

@@ -69,9 +69,10 @@ def test_help_lists_verbs_without_loading_them(monkeypatch, capsys: pytest.Captu
         main(["nowhere"])
 
 
-def test_help_of_a_verb_is_its_own(add_verb, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_of_a_verb_is_its_own(option: str, add_verb, capsys: pytest.CaptureFixture[str]) -> None:
     add_verb("shout", shout)
-    assert leave("shout", "--help") == 0
+    assert leave("shout", option) == 0
     shown = capsys.readouterr().out
     assert "Say a word, loudly." in shown
     assert "--times" in shown
@@ -82,7 +83,7 @@ def test_the_package_can_be_run() -> None:
     assert done.stdout == f"clearhead {__version__}\n"
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
 def test_help_and_version_load_nothing_heavy(option: str) -> None:
     done = in_subprocess(
         "import sys\n"

@@ -78,7 +78,7 @@ def test_it_loads_as_it_stands(path: Path) -> None:
 def test_every_key_is_explained(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.startswith("# ")
-    assert f"clearhead train recipes/{path.name}" in text
+    assert f"clearhead train {path.stem} " in text
     assert uncommented(text) == []
 
 

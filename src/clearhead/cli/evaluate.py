@@ -15,10 +15,11 @@ from clearhead.cli.text import (
     PrecisionOption,
     ReadingOptions,
     ThreadsOption,
+    naming_encoding,
     say_figures,
     say_json,
 )
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from clearhead.tasks.recipe import Data
@@ -51,12 +52,8 @@ def evaluate(
     task = load(model, precision=precision, threads=threads)
     if options and task.TASK != "translation":
         raise ConfigError(f"a model for {task.TASK} is measured without decoding: leave {next(iter(options))} out")
-    try:
+    with naming_encoding("--encoding"):
         figures = task.evaluate(read_file(task.TASK, file, how_to_read(encoding, set_ or ())), **options)
-    except DataError as error:
-        if isinstance(error.__cause__, UnicodeDecodeError):
-            raise DataError(str(error).replace(" encoding=", " --encoding=")) from error
-        raise
     (say_json if as_json else say_figures)(figures)
 
 

@@ -98,6 +98,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
         epilog='To begin with: clearhead translate "Je suis étudiant."',
     )
     app.callback()(_clearhead)

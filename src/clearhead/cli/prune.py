@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from clearhead.cli.evaluate import how_to_read, read_file
-from clearhead.cli.text import EncodingOption, JsonOption, ModelOption, ReadingOptions, ThreadsOption, say_json
+from clearhead.cli.text import (
+    EncodingOption,
+    JsonOption,
+    ModelOption,
+    ReadingOptions,
+    ThreadsOption,
+    naming_encoding,
+    say_json,
+)
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +61,8 @@ def prune(
         torch.set_num_threads(threads)
     whole = find_model(model)
     task = load(whole, precision="")
-    found = prune_task(task, read_file(task.TASK, on, how_to_read(encoding, set_ or ())), keep=keep, by=by)
+    with naming_encoding("--encoding"):
+        found = prune_task(task, read_file(task.TASK, on, how_to_read(encoding, set_ or ())), keep=keep, by=by)
     found.task.save_pretrained(out)
     size = folder_bytes(whole) if whole.is_dir() else whole.stat().st_size, folder_bytes(out)
     (_say_as_json if as_json else _say)(found, size)

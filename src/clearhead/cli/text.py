@@ -28,6 +28,7 @@ __all__ = [
     "TextArguments",
     "ThreadsOption",
     "batches",
+    "naming_encoding",
     "say_as_written",
     "say_figures",
     "say_json",
@@ -94,6 +95,17 @@ def say_as_written(pieces: Iterator[str], before: str = "") -> None:
     for piece in chain([before + first], pieces):
         typer.echo(piece, nl=False)
     typer.echo()
+
+
+@contextmanager
+def naming_encoding(option: str) -> Iterator[None]:
+    """Where a file is in another encoding, the refusal names the option that says which."""
+    try:
+        yield
+    except DataError as error:
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise DataError(str(error).replace(" encoding=", f" {option}=")) from error
+        raise
 
 
 def say_json(values: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.text import naming_encoding
+
 __all__ = ["train"]
 
 
@@ -53,7 +55,7 @@ def train(
     leads = os.environ.get("RANK", "0") == "0"  # as torchrun numbers its processes
     shown = leads and sys.stderr.isatty() and wanted.train.resolved()["progress"] in ("auto", "bar")
     try:
-        with _reading(shown=shown) as progress:
+        with _reading(shown=shown) as progress, naming_encoding("--set data.encoding"):
             outcome = run_recipe(wanted, out=folder, resume=resume, progress=progress)
     except InterruptionError as interruption:
         typer.echo(f"clearhead: {interruption}", err=True)
