@@ -89,6 +89,16 @@ def test_a_mask_of_another_shape_is_one_sentence() -> None:
         matrix(np.eye(2), masked=[[True, False]])
 
 
+@pytest.mark.parametrize("apart", [5, 7, 8])
+def test_where_few_cells_have_a_label_each_of_these_is_shown(apart: int) -> None:
+    """Far more cells than lines of text have room beside them."""
+    names = [f"layer {i // apart}" if i % apart == 0 else None for i in range(10 * apart)]
+    said = texts(matrix(np.eye(10 * apart), rows=names, columns=names))
+    assert [text for text in said if text.startswith("layer")] == [f"layer {i}" for i in range(10)] * 2
+    crowded = [text for text in texts(matrix(np.eye(300), rows=[f"row {i}" for i in range(300)])) if "row" in text]
+    assert 10 < len(crowded) < 150
+
+
 @given(st.integers(1, 5), st.integers(1, 7), st.floats(0.05, 1.0), st.integers(0, 99))
 def test_the_fewest_weights_that_hold_the_share(rows: int, columns: int, share: float, seed: int) -> None:
     w = weights(rows, columns, seed=seed)

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,18 +80,25 @@ def _labels(c: Canvas, at: Point, cell: Point, of: Field) -> None:
     """As many labels as can be read; upright on top where they are wider than the cells."""
     most = c.width * 0.34 - 3
     room, above = min(most, at[0] - 2.5 - c.left), min(most, at[1] - 3.5)
-    every = math.ceil((SIZE + 0.5) / cell[1])
-    for i in range(0, len(of.rows), every):
+    for i in _readable(of.rows, cell[1]):
         y = at[1] + (i + 0.5) * cell[1]
         c.text((at[0] - 2.5, y), fit(of.rows[i], room, SIZE), align=("right", "center_baseline"))
     turned = upright(of, cell[0])
-    every = math.ceil((SIZE + 0.5) / cell[0]) if turned else 1
-    for j in range(0, len(of.columns), every):
+    for j in _readable(of.columns, cell[0]) if turned else range(len(of.columns)):
         x = at[0] + (j + 0.5) * cell[0]
         if turned:
             c.text((x, at[1] - 2.5), fit(of.columns[j], above, SIZE), align=("left", "center"), turned=True)
         else:
             c.text((x, at[1] - 2.5), of.columns[j], align=("center", "baseline"))
+
+
+def _readable(names: Sequence[str], room: float) -> Iterator[int]:
+    """The places of those names, of all that are not empty, that stand at least a line apart."""
+    least = 0.0
+    for place, name in enumerate(names):
+        if name and place * room >= least:
+            yield place
+            least = place * room + SIZE + 0.5
 
 
 def upright(of: Field, cell: float) -> bool:

@@ -33,12 +33,15 @@ def _unwritable(c: str) -> bool:
 
 
 def tokens_for(tokens: Sequence[object] | None, count: int, axis: str) -> list[str]:
-    """The labels of an axis: the tokens, or their numbers where none are given; as many as there are cells."""
+    """The labels of an axis: the tokens, or their numbers where none are given; as many as there are cells.
+
+    None in the place of a token leaves its cell without a label.
+    """
     if tokens is None:
         return [str(i + 1) for i in range(count)]
     if len(tokens) != count:
         raise ShapeError(f"{len(tokens)} {axis} are given for {count} of the array")
-    return [visible(token) for token in tokens]
+    return ["" if token is None else visible(token) for token in tokens]
 
 
 def number(value: float) -> str:

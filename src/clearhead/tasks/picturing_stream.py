@@ -138,7 +138,9 @@ def _reach(view: View, asked: Asked, how: Callable[..., Reach], called: str) -> 
 def circuits(view: View, asked: Asked) -> Figure:
     """How much each head builds on each earlier one, by what it reads as values."""
     found = circuit.composition(view.viewer.model, "v")
-    names = [name.replace(".head.", ":") for name in found.names] if len(found.names) <= HEADS else None
+    names: list[str | None] = [name.replace(".head.", ":") for name in found.names]
+    if len(names) > HEADS:  # then each attention is named once
+        names = [name.removesuffix(".head.0") if name.endswith(".head.0") else None for name in found.names]
     says = "‖OV₂ OV₁‖ ÷ (‖OV₂‖ ‖OV₁‖), how much the head of the row reads of what that of the column writes"
     hidden = found.score_XX.numpy() == 0
     return matrix(found.score_XX.numpy(), rows=names, columns=names, masked=hidden, heading="composition of heads",
