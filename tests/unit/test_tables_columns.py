@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.models.ft_transformer import FTTransformer, FTTransformerConfig, of_depth
 from clearhead.models.tab_transformer import TabTransformer, TabTransformerConfig
-from clearhead.nn.attention import MultiHeadAttention
+from clearhead.nn.attention import Biases, MultiHeadAttention
 from clearhead.nn.block import Block
 from clearhead.nn.columns import (
     NUMBERS,
@@ -29,6 +29,7 @@ from clearhead.nn.first import First, FirstAsks
 from clearhead.nn.kernels import attend
 from clearhead.nn.members import Linears, Members, side_by_side
 from clearhead.nn.residual import Residual
+from clearhead.tap import watching
 
 FT = FTTransformerConfig(
     numbers=3, categories=(2, 4), outputs=2, width=8, heads=2, hidden=10, layers=2, missing=(1,), unseen=0.1
@@ -177,6 +178,50 @@ def test_a_block_for_the_first_position_is_the_block_cut() -> None:
     grads = [torch.autograd.grad(y[:, 0].square().sum(), x_BLD)[0] for y in (y_BLD, y_B1D)]
     torch.testing.assert_close(*grads)
     assert first.flops(3, 1, 5) < whole.flops(3, 5, 5)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("head_width", [None, 3])
+def test_the_first_reads_the_same_while_somebody_watches(bias: bool, head_width: int | None) -> None:
+    """The short way against the usual one, which whoever watches is shown: outputs and all gradients agree."""
+    first = FirstAsks(MultiHeadAttention(8, 2, head_width=head_width, biases=Biases(*[bias] * 4)))
+    x_BLD = torch.randn(3, 5, 8, requires_grad=True)
+    wanted = [x_BLD, *first.parameters()]
+    seen: list[Tensor] = []
+
+    def look(weights_BHLM: Tensor) -> Tensor:
+        seen.append(weights_BHLM)
+        return weights_BHLM
+
+    y_B1D, fewer = first(x_BLD)[0], first.flops(3, 1, 5)
+    with watching(first, {"attention.weights": look}):
+        usual_B1D, more = first(x_BLD)[0], first.flops(3, 1, 5)
+    assert [tuple(weights_BHLM.shape) for weights_BHLM in seen] == [(3, 2, 1, 5)]
+    assert fewer < more
+    torch.testing.assert_close(y_B1D, usual_B1D)
+    grads = [torch.autograd.grad(y.square().sum(), wanted) for y in (y_B1D, usual_B1D)]
+    for ours, usual in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, usual, atol=1e-6, rtol=1e-4)
+
+
+def test_the_first_drops_weights_in_training() -> None:
+    """At a rate of a half, a row of ones is read as 0, 2, or something between, and as itself on average."""
+    first = FirstAsks(MultiHeadAttention(4, 1, dropout=0.5, biases=Biases(*[False] * 4))).train()
+    with torch.no_grad():
+        for weight in (first.attention.out.weight, first.attention.project.kv.weight[4:]):
+            weight.copy_(torch.eye(4))
+    with torch.no_grad():
+        y_B1D, _ = first(torch.ones(4000, 3, 4))
+    assert y_B1D.std() > 0.1
+    assert abs(float(y_B1D.mean()) - 1) < 0.05
+    torch.testing.assert_close(first.eval()(torch.ones(2, 3, 4))[0], torch.ones(2, 1, 4))
+
+
+def test_members_side_by_side_ask_as_they_would_alone() -> None:
+    members = [FirstAsks(MultiHeadAttention(8, 2)) for _ in range(3)]
+    x_BLD = torch.randn(6, 5, 8)
+    alone = torch.cat([member(part)[0] for member, part in zip(members, x_BLD.chunk(3), strict=True)])
+    torch.testing.assert_close(side_by_side(members)(x_BLD)[0], alone)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 5), (3, 3), (4, 15), (2, 17)])
