@@ -127,7 +127,7 @@ def test_an_ensemble_learns_what_its_members_would_learn_alone(wide: int, monkey
         made.append(FTTransformer(PLAIN))
         return deepcopy(made[-1])
 
-    how = fitting(members=3, batch_size=40)
+    how = fitting(n_ensemble=3, batch_size=40)
     together = fit_members(build, rows(), None, objective.cost, objective.judge, how).model
     for s, first in enumerate(made):
         copy = FTTransformer(PLAIN)
@@ -143,7 +143,7 @@ def test_an_ensemble_learns_what_its_members_would_learn_alone(wide: int, monkey
 @pytest.mark.parametrize("join", [side_by_side, InTurn])
 def test_the_best_weights_of_each_member_are_kept(join: Any) -> None:
     model = join([nn_linear(), nn_linear()])
-    best = _Best(model, fitting(members=2, patience=2))
+    best = _Best(model, fitting(n_ensemble=2, patience=2))
     for epoch, scores in enumerate([[3.0, 3.0], [2.0, 4.0], [2.5, 1.0], [5.0, 5.0], [5.0, 0.5]]):
         with torch.no_grad():
             for parameter in model.parameters():
@@ -178,7 +178,7 @@ def test_a_member_that_is_out_of_patience_costs_nothing_more() -> None:
     made: list[FTTransformer] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("clearhead.tasks.table_fit.WIDE", 0)
-        how = fitting(members=2, batch_size=40, epochs=6, patience=2)
+        how = fitting(n_ensemble=2, batch_size=40, epochs=6, patience=2)
         course = fit_members(build, rows(), rows(seed=1), OBJECTIVES["values", "loss"].cost, judge, how)
     assert turns == {0: 3, 1: 6}, "the first one's best epoch and two of patience; the other one's six"
     assert course.best == [1.0, -6.0]
@@ -303,6 +303,56 @@ def test_a_model_directory_is_all_that_prediction_needs(tmp_path: Path, changes:
         TableRegressor.from_pretrained(tmp_path / "m")
 
 
+def test_a_directory_keeps_settings_that_JSON_has_no_word_for(tmp_path: Path) -> None:
+    """So that it can be fitted again as it was: labels of any kind as keys, NumPy's numbers, names of columns."""
+    X, _ = frame(40)
+    y, weights = np.arange(40) % 3, {0: 1.0, 1: 2.0, 2: 0.5}
+    model = classifier(epochs=np.int64(1), categories=X.columns[2:], class_weight=weights).fit(X, y)
+    model.set_params(random_state=np.random.RandomState(0)).save_pretrained(tmp_path / "m")
+    again = load_estimator(tmp_path / "m").get_params()
+    assert (again["epochs"], again["categories"], again["class_weight"]) == (1, ["c", "d"], weights)
+    assert again["random_state"] is None  # a generator is no setting
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"kind": 3}, "kind of table model is a name, one of ft, tab: not 3"),
+        ({"kind": None}, "kind cannot be None: leave it out for kind='ft'"),
+        ({"patience": None}, "patience cannot be None: leave it out for patience=16"),
+        ({"layers": 2.0}, "layers must be a whole number, at least 1: layers=2.0"),
+        ({"epochs": "9"}, "epochs must be a whole number, at least 1: epochs='9'"),
+        ({"bins": 0}, "bins must be at least 1: bins=0"),
+        ({"n_ensemble": 0}, "n_ensemble must be at least 1: n_ensemble=0"),
+        ({"patience": -1}, "patience must be at least 0: patience=-1"),
+        ({"dropout": -0.1}, "dropout must be at least 0 and below 1: dropout=-0.1"),
+        ({"unseen": -0.1}, "unseen must be at least 0 and below 1: unseen=-0.1"),
+        ({"validation_fraction": "a"}, "validation_fraction must be at least 0 and below 1: validation_fraction='a'"),
+        ({"learning_rate": 0}, "learning_rate must be above 0: learning_rate=0"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, and not negative: learning_rate='fast'"),
+        ({"weight_decay": float("nan")}, "weight_decay must be a number, and not negative: weight_decay=nan"),
+        ({"categories": 7}, r"categories=\[7\]: there is no column 7, the table has 4"),
+        ({"class_weight": {"yes": -1, "no": 1}}, "no class can count less than nothing"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_its_name(changes: dict[str, Any], sentence: str) -> None:
+    X, y = frame(40)
+    with pytest.raises(ConfigError, match=f"^{sentence}"):
+        classifier(**changes).fit(X, y)
+
+
+def test_settings_may_be_numbers_of_numpy_as_searches_give_them() -> None:
+    X, y = frame(40)
+    given = {"layers": np.int64(1), "batch_size": np.int64(8), "epochs": np.int32(2), "dropout": np.float32(0.25)}
+    ours = classifier(**given).fit(X, y)
+    usual = classifier(**{name: value.item() for name, value in given.items()}).fit(X, y)
+    np.testing.assert_array_equal(ours.predict_proba(X), usual.predict_proba(X))
+    np.testing.assert_array_equal(
+        classifier(epochs=1, categories="c").fit(X, y).predict_proba(X),
+        classifier(epochs=1, categories=["c"]).fit(X, y).predict_proba(X),
+    )
+
+
 def test_a_broken_directory_is_refused(tmp_path: Path) -> None:
     X, y = frame()
     classifier(epochs=1).fit(X, y).save_pretrained(tmp_path / "m")
@@ -323,6 +373,7 @@ def test_a_broken_directory_is_refused(tmp_path: Path) -> None:
         (lambda words: words["schema"]["categories"][0]["values"].append("new"), "is of another model"),
         (lambda words: words.pop("names"), "names: this key is needed and not there"),
         (lambda words: words.update(estimator=[1]), "estimator: input should be a valid dictionary"),
+        (lambda words: words["estimator"].update(class_weight={"yes": 1}), "has class_weight=.*, which holds no pairs"),
     ],
 )
 def test_a_table_that_does_not_belong_to_the_model_is_refused(

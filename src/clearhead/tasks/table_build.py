@@ -9,7 +9,7 @@ from clearhead.data.table_schema import Schema
 from clearhead.errors import ConfigError
 from clearhead.models.ft_transformer import DEPTHS, FTTransformerConfig, of_depth
 from clearhead.models.tab_transformer import TabTransformerConfig
-from clearhead.nn.tables import pick
+from clearhead.nn.tables import check_rates, check_sizes, pick
 
 __all__ = ["EMBEDDINGS", "MODELS", "Embedding", "ModelKind", "TableConfig", "Wish", "ft_config", "tab_config"]
 
@@ -43,6 +43,10 @@ class Wish:
     bins: int = 48
     unseen: float = 0.01
 
+    def __post_init__(self) -> None:
+        check_sizes(self, "layers", "width", "heads", "bins")
+        check_rates(self, "dropout", "unseen")
+
     @property
     def embedding(self) -> Embedding:
         return pick(EMBEDDINGS, self.numbers, "embedding of numbers")
@@ -50,8 +54,6 @@ class Wish:
     @property
     def edges(self) -> "Callable[..., Edges] | None":
         """What finds the bins of each column, where the embedding has any."""
-        if self.bins < 1:
-            raise ConfigError(f"bins must be at least 1: bins={self.bins}")
         return None if self.embedding.bins is None else BINS[self.embedding.bins]
 
 

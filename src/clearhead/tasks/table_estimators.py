@@ -8,8 +8,9 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,7 +31,7 @@ from clearhead.data.table_columns import columns_of
 from clearhead.data.table_scaling import SCALINGS
 from clearhead.data.table_target import Classes, Values
 from clearhead.data.tables import Cells, Table
-from clearhead.nn.tables import pick
+from clearhead.nn.tables import check_rates, pick
 from clearhead.tasks.checked import as_dataclass
 from clearhead.tasks.directory import read_settings
 from clearhead.tasks.loading import find_model
@@ -166,22 +167,27 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _plan(self, table: Table) -> Plan:
-        kind = pick(MODELS, self.kind, "kind of table model")
-        pick(SCALINGS, self.scaling, "scaling")
-        wish = Wish(self.layers, self.width, self.heads, self.dropout, self.numbers, self.bins, self.unseen)
+        said = self._said()
+        kind = pick(MODELS, said["kind"], "kind of table model")
+        pick(SCALINGS, said["scaling"], "scaling")
         fitting = Fitting(
-            learning_rate=kind.learning_rate if self.learning_rate is None else self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=usual_batch(table.rows) if self.batch_size is None else self.batch_size,
-            epochs=self.epochs,
-            patience=self.patience,
-            members=self.n_ensemble,
+            learning_rate=kind.learning_rate if said["learning_rate"] is None else said["learning_rate"],
+            batch_size=usual_batch(table.rows) if said["batch_size"] is None else said["batch_size"],
             seed=int(check_random_state(self.random_state).randint(SEEDS)),
             device=pick_device(self.device),
-            progress=self.progress,
+            **{name: said[name] for name in ("weight_decay", "epochs", "patience", "n_ensemble", "progress")},
         )
-        chosen = _chosen(() if self.categories is None else self.categories, [*table.columns])
-        return Plan(self.kind, wish, self.scaling, columns_of(table, chosen), self.watch, fitting)
+        wish = Wish(**{wished.name: said[wished.name] for wished in fields(Wish)})
+        columns = columns_of(table, _chosen(said["categories"], [*table.columns]))
+        return Plan(said["kind"], wish, said["scaling"], columns, said["watch"], fitting)
+
+    def _said(self) -> dict[str, Any]:
+        """What the user said, by name; NumPy's numbers, which searches over settings give, as Python's."""
+        said = self.get_params(deep=False)
+        for name, usual in signature(type(self)).parameters.items():
+            if said[name] is None and usual.default is not None:
+                raise ConfigError(f"{name} cannot be None: leave it out for {name}={usual.default!r}")
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in said.items()}
 
     def _parted(
         self, whole: Part, classes: bool, given: tuple[Any, Any] | None, plan: Plan
@@ -196,8 +202,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         return (whole.take(~held), whole.take(held)) if held.any() else (whole, None)
 
     def _held(self, target: Cells, classes: bool, plan: Plan) -> Cells:
-        if not 0 <= self.validation_fraction < 1:
-            raise ConfigError(f"validation_fraction lies in [0, 1): validation_fraction={self.validation_fraction}")
+        check_rates(self, "validation_fraction")
         share = self.validation_fraction if self.patience else 0.0
         return held_out(target, share, np.random.default_rng(plan.fitting.seed), classes)
 
@@ -219,7 +224,8 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         """Write a new model directory, with the schema of the table in it; `target` is what predictions are called."""
         check_is_fitted(self, "fitted_")
         named = hasattr(self, "feature_names_in_")
-        settings = {name: value for name, value in self.get_params().items() if _plain(value) and name != "device"}
+        said = {name: _worded(value) for name, value in self.get_params(deep=False).items() if name != "device"}
+        settings = {name: word for name, word in said.items() if not isinstance(word, np.random.RandomState)}
         extra = {"estimator": settings, "names": list(self.columns_), "named": named, "called": target}
         self.fitted_.save(Path(folder), self.TASK, table_card(self.fitted_, self.TASK), extra)
 
@@ -229,7 +235,7 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         fitted, words = TableModel.load(Path(folder), cls.TASK)
         kept = as_dataclass(_Kept, {at: words[at] for at in _Kept.__annotations__ if at in words}, "table.json")
         known = cls._get_param_names()
-        made = cls(**{name: value for name, value in kept.estimator.items() if name in known})
+        made = cls(**{name: _meant(name, word) for name, word in kept.estimator.items() if name in known})
         fitted.model.to(pick_device(made.device))
         made.fitted_, made.columns_ = fitted, kept.names
         made.n_features_in_, made.target_ = len(made.columns_), kept.called
@@ -245,8 +251,12 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _chosen(categories: Sequence[str | int], names: list[str]) -> tuple[str, ...]:
-    """The names of columns that are given by name or by place."""
+def _chosen(categories: Any, names: list[str]) -> tuple[str, ...]:
+    """The names of columns that are given by name or by place, one or several."""
+    if categories is None:
+        return ()
+    if isinstance(categories, str | int):
+        categories = [categories]
     for at in categories:
         if isinstance(at, int | np.integer) and not -len(names) <= at < len(names):
             raise ConfigError(f"categories={[*categories]}: there is no column {at}, the table has {len(names)}")
@@ -313,8 +323,10 @@ class TableClassifier(ClassifierMixin, _TableEstimator):  # type: ignore[misc]
         return Classes(np.unique(target))
 
     def _weighed(self, target: Cells, weight_B: Cells) -> Cells:
-        balanced: Cells = weight_B * compute_sample_weight(self.class_weight, target)
-        return balanced
+        balance_B: Cells = compute_sample_weight(self.class_weight, target)
+        if (balance_B < 0).any():
+            raise ConfigError(f"no class can count less than nothing: class_weight={self.class_weight}")
+        return weight_B * balance_B
 
 
 class TableRegressor(RegressorMixin, _TableEstimator):  # type: ignore[misc]
@@ -344,9 +356,21 @@ class TableRegressor(RegressorMixin, _TableEstimator):  # type: ignore[misc]
         return tags
 
 
-def _plain(value: Any) -> bool:
-    """Whether JSON has a word for it that comes back as it was."""
-    return value is None or type(value) in (str, int, float, bool)
+def _worded(value: Any) -> Any:
+    """A setting as JSON has a word for it: NumPy's numbers as Python's, a dictionary (its keys are labels) as pairs."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {"pairs": [[_worded(key), _worded(each)] for key, each in value.items()]}
+    return [_worded(each) for each in value] if isinstance(value, Iterable) and not isinstance(value, str) else value
+
+
+def _meant(name: str, word: Any) -> Any:
+    """The setting that was worded so."""
+    try:
+        return dict(word["pairs"]) if isinstance(word, dict) else word
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"table.json has {name}={word}, which holds no pairs: fit the model again") from error
 
 
 ESTIMATORS: dict[str, type[TableClassifier] | type[TableRegressor]] = {

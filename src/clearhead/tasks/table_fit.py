@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.members import InTurn, Linears, member_weights, side_by_side
+from clearhead.nn.tables import check_sizes
 from clearhead.tasks.table_progress import epochs_bar
 from clearhead.train.allocator import keep_freed_memory
 from clearhead.train.optim import build_optimizer
@@ -56,17 +57,20 @@ class Fitting:
     batch_size: int = 256
     epochs: int = 200
     patience: int = 16
-    members: int = 1
+    n_ensemble: int = 1
     seed: int = 0
     device: torch.device = CPU
     progress: str = "quiet"
 
     def __post_init__(self) -> None:
-        for name, least in (("batch_size", 1), ("epochs", 1), ("patience", 0), ("members", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ConfigError(f"learning_rate must be above 0: learning_rate={self.learning_rate}")
+        check_sizes(self, "batch_size", "epochs", "n_ensemble")
+        check_sizes(self, "patience", least=0)
+        for name in ("learning_rate", "weight_decay"):
+            number = getattr(self, name)
+            if not (isinstance(number, SupportsFloat) and 0 <= float(number) < math.inf):
+                raise ConfigError(f"{name} must be a number, and not negative: {name}={number!r}")
+        if self.learning_rate == 0:
+            raise ConfigError("learning_rate must be above 0: learning_rate=0")
 
 
 class Rows(NamedTuple):
@@ -108,7 +112,7 @@ def fit_members(
     fitting: Fitting,
     start: Sequence[Mapping[str, Tensor]] | None = None,
 ) -> Course:
-    """Train `fitting.members` models that `build` makes, and keep for each the weights of its best epoch.
+    """Train `fitting.n_ensemble` models that `build` makes, and keep for each the weights of its best epoch.
 
     `start` has weights to start from for each member, by name, where there are any.
     """
@@ -116,7 +120,7 @@ def fit_members(
         keep_freed_memory()
     with seeded(fitting.seed):
         members = []
-        for s in range(fitting.members):
+        for s in range(fitting.n_ensemble):
             torch.default_generator.manual_seed(derive(fitting.seed, s))
             members.append(build())
             if start is not None:
@@ -136,11 +140,11 @@ def fit_members(
                 figures = {"loss": loss}
                 if valid is not None:
                     with torch.no_grad():
-                        scores_S = judge(model.eval(), valid, fitting.members).double().cpu()
+                        scores_S = judge(model.eval(), valid, fitting.n_ensemble).double().cpu()
                     best.weigh(scores_S)
                     figures |= {"validation": float(scores_S.mean()), "best": float(best.score_S.mean())}
                 note(figures)
-                if len(best.done) == fitting.members:
+                if len(best.done) == fitting.n_ensemble:
                     break
         best.restore()
     if isinstance(model, InTurn):
@@ -169,13 +173,13 @@ def _epoch(
 ) -> float:
     """Go through all rows once, in an order of each member's own; returns the mean cost of a row."""
     rows = len(train.weight_B)
-    order_SB = torch.stack([torch.randperm(rows) for _ in range(fitting.members)]).to(fitting.device)
+    order_SB = torch.stack([torch.randperm(rows) for _ in range(fitting.n_ensemble)]).to(fitting.device)
     total = torch.zeros((), dtype=torch.float64)
     for batch_SB in order_SB.split(fitting.batch_size, dim=1):
         total += gradients(model, train, batch_SB, cost, parts, done).cpu()
         optimizer.step()
         optimizer.zero_grad()
-    return float(total) / (rows * (fitting.members - len(done)))
+    return float(total) / (rows * (fitting.n_ensemble - len(done)))
 
 
 def gradients(
@@ -202,7 +206,7 @@ def _parts(model: Any, fitting: Fitting) -> int:
     """So many rows of a batch at a time that the attention weights of all columns and members have room."""
     config = model.config
     tokens = 1 + config.numbers + len(config.categories)
-    return max(1, WEIGHTS // (config.layers * config.heads * tokens**2 * fitting.members))
+    return max(1, WEIGHTS // (config.layers * config.heads * tokens**2 * fitting.n_ensemble))
 
 
 def apart(model: nn.Module, rows: Rows, members: int, tokens: int) -> Iterator[Tensor]:
@@ -225,9 +229,9 @@ class _Best:
     """The best weights of each member so far, until all of them are out of patience."""
 
     def __init__(self, model: nn.Module, fitting: Fitting) -> None:
-        self.model, self.members, self.patience = model, fitting.members, fitting.patience
-        self.score_S = torch.full((fitting.members,), math.inf, dtype=torch.float64)
-        self.since_S = torch.zeros(fitting.members, dtype=torch.long)
+        self.model, self.members, self.patience = model, fitting.n_ensemble, fitting.patience
+        self.score_S = torch.full((fitting.n_ensemble,), math.inf, dtype=torch.float64)
+        self.since_S = torch.zeros(fitting.n_ensemble, dtype=torch.long)
         self.kept: dict[int, dict[str, Tensor]] = {}
         self.history: list[float] = []
 

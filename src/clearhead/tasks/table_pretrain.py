@@ -110,5 +110,5 @@ def pretrain(
 
     course = fit_members(built, train, valid, cost, judge, fitting)
     body = course.model.get_submodule("body")
-    weights = [weights_of(body, s, fitting.members) for s in range(fitting.members)]
+    weights = [weights_of(body, s, fitting.n_ensemble) for s in range(fitting.n_ensemble)]
     return course, [{name: x for name, x in own.items() if not name.startswith(UNTRAINED)} for own in weights]

@@ -93,14 +93,14 @@ def fit_table(
         return model
 
     course = fit_members(built, parts[0], parts[1], objective.cost, objective.judge, plan.fitting, start)
-    return TableModel(schema, target, course.model, config, plan.fitting.members), course
+    return TableModel(schema, target, course.model, config, plan.fitting.n_ensemble), course
 
 
 def _continued(before: Pretrained, plan: Plan, outputs: int) -> TableConfig:
     """The config of a fit that goes on from pre-training: only the rates of what is hidden or dropped may be others."""
     bins = before.config.bins if isinstance(before.config, FTTransformerConfig) else ()
     wanted = pick(MODELS, plan.kind, "kind of table model").config(before.schema, outputs, plan.wish, bins)
-    now = {"n_ensemble": plan.fitting.members, "scaling": plan.scaling, "model": _name(wanted), **asdict(wanted)}
+    now = {"n_ensemble": plan.fitting.n_ensemble, "scaling": plan.scaling, "model": _name(wanted), **asdict(wanted)}
     then = {"n_ensemble": len(before.weights), "scaling": before.schema.scaling.name, "model": _name(before.config)}
     then |= {**asdict(before.config), "outputs": outputs}
     for name, value in then.items():
