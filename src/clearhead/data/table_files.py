@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from clearhead.data.sources import existing, suffix_of
-from clearhead.data.tables import Cells, Table, cells_of, refuse_twice, table_of
+from clearhead.data.tables import Cells, Table, refuse_twice, table_of, table_of_arrow
 from clearhead.errors import DataError, MissingPackageError
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "parquet_batches",
     "read_chunks",
     "read_table",
-    "table_of_arrow",
     "table_of_text",
     "text_chunks",
 ]
@@ -146,30 +145,6 @@ def _arrow(module: str) -> Any:
 def is_parquet(path: Path) -> bool:
     """Whether the name of the file says so."""
     return suffix_of(path) in (".parquet", ".pq")
-
-
-def table_of_arrow(batch: Any) -> Table:
-    """A record batch of a Parquet file as a table; the index that pandas wrote is no column."""
-    names = [name for name in batch.schema.names if not name.startswith("__index_level_")]
-    refuse_twice(names, "the Parquet file")
-    arrays = {name: batch.column(name) for name in names}
-    categorical = frozenset(name for name in names if str(arrays[name].type).startswith("dictionary"))
-    return Table({name: _of_arrow(array) for name, array in arrays.items()}, categorical)
-
-
-def _of_arrow(array: Any) -> Cells:
-    kind = str(array.type)
-    if kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
-        return np.asarray(array.cast("float64", safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    if kind.startswith(("date", "timestamp")):
-        return np.asarray(array.cast("timestamp[s]", safe=False).to_numpy(zero_copy_only=False)).astype("datetime64[s]")
-    if kind.startswith("duration"):
-        return cells_of(array.to_numpy(zero_copy_only=False))
-    if kind == "bool" and not array.null_count:
-        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
-    objects = np.empty(len(array), dtype=object)
-    objects[:] = array.to_pylist()
-    return objects
 
 
 Added = Callable[[Table], Mapping[str, Cells]]

@@ -196,6 +196,8 @@ def _codes(feature: CategoryFeature, table: Table, unseen: bool) -> Cells:
     place: dict[str | None, int] = {value: code for code, value in enumerate(feature.values)}
     if feature.missing:
         place[None] = len(feature.values)
+    if feature.values and {*feature.values} <= {"True", "False"}:
+        place |= {number: place[text] for number, text in (("0", "False"), ("1", "True")) if text in place}
     texts = categories_in(table[feature.column])
     codes = np.array([place.get(text, feature.size) for text in texts], dtype=np.int64)
     if not unseen and (codes == feature.size).any():

@@ -1,6 +1,6 @@
-"""Tables as users have them: frames of pandas and polars, arrays, dictionaries of lists; files are in `table_files.py`.
+"""Tables as users have them: frames of pandas, polars and Arrow, arrays, dictionaries of lists.
 
-All of them become a `Table`: columns by name, each a NumPy array of one of four kinds.
+All of them, and files (`table_files.py`), become a `Table`: columns by name, each a NumPy array of one of four kinds.
 
 | dtype | holds | missing |
 |---|---|---|
@@ -22,7 +22,7 @@ import numpy as np
 
 from clearhead.errors import DataError
 
-__all__ = ["Cells", "Table", "cells_of", "is_missing", "refuse_twice", "table_of"]
+__all__ = ["Cells", "Table", "cells_of", "is_missing", "refuse_twice", "table_of", "table_of_arrow"]
 
 Cells = np.ndarray[Any, np.dtype[Any]]
 
@@ -87,7 +87,7 @@ def table_of(data: object) -> Table:
 
 
 def _of_values(name: str, values: Any) -> Cells:
-    array = np.asarray(values, dtype=_kind(values))
+    array = np.asarray(_unmasked(values), dtype=_kind(values))
     if array.ndim != 1:
         raise DataError(f"column {name!r} of a table is a list with a cell for each row, not {values!r:.60}")
     return cells_of(array)
@@ -101,8 +101,16 @@ def _kind(values: Any) -> Any:
     return None if len(kinds) == 1 or kinds <= {int, float} else object
 
 
+def _unmasked(values: Any) -> Any:
+    """What NumPy's mask hides is missing, whatever stands there."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    missing: dict[str, Any] = {"M": np.datetime64("NaT"), "m": np.timedelta64("NaT"), **dict.fromkeys("iuf", np.nan)}
+    return np.where(np.ma.getmaskarray(values), np.array(missing.get(values.dtype.kind)), values.data)
+
+
 def _of_array(data: Any) -> Table:
-    array = np.asarray(data)
+    array = np.asarray(_unmasked(data))
     if array.dtype.kind == "c":
         raise DataError("Complex data not supported: give the real and the imaginary part as two columns")
     if array.ndim != 2:
@@ -181,7 +189,33 @@ def _of_polars(frame: Any) -> Table:
     return Table(columns, frozenset(categorical))
 
 
-FRAMES = {"pandas": _of_pandas, "polars": _of_polars}
+def table_of_arrow(batch: Any) -> Table:
+    """A table or a record batch of Arrow, of a Parquet file for one; the index that pandas wrote is no column."""
+    if not hasattr(batch, "schema"):
+        raise DataError(f"a table has rows and columns: give an Arrow Table, not a {type(batch).__name__}")
+    names = [name for name in batch.schema.names if not name.startswith("__index_level_")]
+    refuse_twice(names, "the Arrow table")
+    arrays = {name: batch.column(name) for name in names}
+    categorical = frozenset(name for name in names if str(arrays[name].type).startswith("dictionary"))
+    return Table({name: _of_arrow(array) for name, array in arrays.items()}, categorical)
+
+
+def _of_arrow(array: Any) -> Cells:
+    kind = str(array.type)
+    if kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
+        return np.asarray(array.cast("float64", safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if kind.startswith(("date", "timestamp")):
+        return np.asarray(array.cast("timestamp[s]", safe=False).to_numpy(zero_copy_only=False)).astype("datetime64[s]")
+    if kind.startswith("duration"):
+        return cells_of(array.to_numpy(zero_copy_only=False))
+    if kind == "bool" and not array.null_count:
+        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
+    objects = np.empty(len(array), dtype=object)
+    objects[:] = array.to_pylist()
+    return objects
+
+
+FRAMES = {"pandas": _of_pandas, "polars": _of_polars, "pyarrow": table_of_arrow}
 
 
 def refuse_twice(names: Sequence[str], where: str) -> None:
