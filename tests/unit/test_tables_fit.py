@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV
@@ -339,6 +340,15 @@ def test_a_setting_that_cannot_be_is_refused_by_its_name(changes: dict[str, Any]
     X, y = frame(40)
     with pytest.raises(ConfigError, match=f"^{sentence}"):
         classifier(**changes).fit(X, y)
+
+
+def test_tables_and_targets_of_arrow() -> None:
+    X, y = frame(40)
+    ours = classifier(epochs=2).fit(pa.Table.from_pandas(X), pa.chunked_array([y[:9], y[9:]]))
+    assert ours.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(ours.predict_proba(X), classifier(epochs=2).fit(X, y).predict_proba(X))
+    weight = regressor(epochs=1).fit(X, pa.array(X["a"])).predict(X[:2])
+    np.testing.assert_array_equal(weight, regressor(epochs=1).fit(X, X["a"]).predict(X[:2]))
 
 
 def test_settings_may_be_numbers_of_numpy_as_searches_give_them() -> None:

@@ -95,9 +95,9 @@ def values_in(y: Any) -> Cells:
 
 
 def _plain(y: Any) -> Any:
-    """Frames and series as arrays."""
+    """Frames and series as arrays; those of Arrow must be told that text is copied."""
     if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
+        return y.to_numpy(zero_copy_only=False) if type(y).__module__.startswith("pyarrow") else y.to_numpy()
     return y
 
 
