@@ -1,5 +1,6 @@
 """Whole folders: what is written here opens in `transformers` and in CTranslate2, and says the same words."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,27 @@ def test_translators(shape: str, tmp_path: Path) -> None:
     again = load(tmp_path / "there")
     assert again.translate(TEXTS, beams=4, longest=9) == ours.translate(TEXTS, beams=4, longest=9)
     assert again.score("a b", "A B").scores == pytest.approx(ours.score("a b", "A B").scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"min_length": 7}, {"max_length": 4}, {"min_length": 5, "max_length": 9}])
+@pytest.mark.parametrize("shape", ["bart", "t5"])
+@torch.no_grad()
+def test_their_bounds_of_length_are_kept(shape: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """With nothing said but what the folder says; BART begins with a token that is given."""
+    ours = random_translator(5, **{"tied": True, **SHAPES[shape]})
+    save_foreign(tmp_path / "there", ours.parts)
+    path = tmp_path / "there" / "generation_config.json"
+    first = {"forced_bos_token_id": ours.tokenizer.encode("a")[0]} if shape == "bart" else {}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_length": 12, **settings, **first}))
+    theirs = opened("AutoModelForSeq2SeqLM", tmp_path / "there")
+    tokenizer = hf.AutoTokenizer.from_pretrained(tmp_path / "there")
+    given = tokenizer(TEXTS, padding=True, return_tensors="pt", return_token_type_ids=False)
+    said = tokenizer.batch_decode(theirs.generate(**given, num_beams=2)[:, 1 + len(first) :], skip_special_tokens=True)
+    again = load(tmp_path / "there")
+    assert again.translate(TEXTS, beams=2, split=False) == said
+    save_foreign(tmp_path / "back", again.parts)
+    back = opened("AutoModelForSeq2SeqLM", tmp_path / "back").generation_config
+    assert back.max_length == settings.get("max_length", 12)
 
 
 @torch.no_grad()

@@ -73,9 +73,7 @@ def table_of(data: object) -> Table:
     if isinstance(data, Table):
         return data
     if hasattr(data, "toarray") and hasattr(data, "nnz"):
-        raise TypeError(
-            "a sparse matrix was passed, but tables are dense: use its .toarray(), or sparse_output=False"
-        )
+        raise TypeError("a sparse matrix was passed, but tables are dense: use its .toarray(), or sparse_output=False")
     package = type(data).__module__.partition(".")[0]
     if package in FRAMES:
         return FRAMES[package](data)

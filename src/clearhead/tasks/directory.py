@@ -68,7 +68,8 @@ class Settings:
 
     config       the architecture's own frozen config
     generation   how the model is used when it writes: options of `Decoding`, by its names or those of others; for a
-                 translator also `longest_ratio`, `longest_extra` and its `alignment_head` (layer, head, reads)
+                 translator also `longest_ratio`, `longest_extra`, `longest_ever` (tokens that it writes at most) and its
+                 `alignment_head` (layer, head, reads)
     """
 
     task: str

@@ -128,12 +128,13 @@ def _generation(parts: ModelParts, about: Mapping[str, Any]) -> dict[str, Any]:
     said = {ALIASES.get(name, name): value for name, value in parts.settings.generation.items()}
     known = {THEIRS.get(name, name): value for name, value in said.items() if name in {*THEIRS, *SAME}}
     stopping = known.get("early_stopping")
-    begin = said.get("begin")
+    begin, most = said.get("begin", []), said.get("longest_ever")
     return {
         **tokens,
         **known,
         **({} if stopping is None else {"early_stopping": STOPPINGS.get(stopping, stopping)}),
         **({"forced_bos_token_id": begin[0]} if begin else {}),
+        **({} if most is None else {"max_length": most + 1 + len(begin)}),
         "do_sample": bool(said.get("temperature")),
     }
 

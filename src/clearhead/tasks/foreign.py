@@ -122,9 +122,20 @@ def _generation(found: Foreign, asked: Mapping[str, Any], task: str) -> dict[str
         meant["temperature"] = 1.0
     if task == "translation":
         first = said.get("forced_bos_token_id")
-        return meant | ({} if first is None else {"begin": [first]})
+        begin = [] if first is None else [first]
+        return meant | ({"begin": begin} if begin else {}) | _lengths(said, 1 + len(begin))
     ends = said.get("eos_token_id")
     return meant | ({"ends": ends} if isinstance(ends, list) and len(ends) > 1 else {})
+
+
+def _lengths(said: Mapping[str, Any], before: int) -> dict[str, Any]:
+    """Bounds on what a translator writes, which they count from the token that it begins with; here, `before` it."""
+    for name in ("min_length", "max_length"):
+        if not isinstance(said.get(name, 0), int):
+            raise CheckpointError(f"{name} should be a whole number, not {said[name]!r:.60}")
+    least, most = said.get("min_length", 0) - before, said.get("max_length", 0) - before
+    shortest = {"shortest": least} if least > 0 and "min_new_tokens" not in said else {}
+    return shortest | ({"longest_ever": most} if most > 0 else {})
 
 
 def _our_name(name: str) -> str:

@@ -27,7 +27,12 @@ from clearhead.tasks.pair_data import Frame, PairBatch
 __all__ = ["GENERATION", "Request", "Sentence", "Translating"]
 
 GENERATION = {"longest_ratio": 2.0, "longest_extra": 20}
-OWN = (*GENERATION, "alignment_head", "begin")  # what generation_config.json says besides the options of decoding
+OWN = (
+    *GENERATION,
+    "longest_ever",
+    "alignment_head",
+    "begin",
+)  # what generation_config.json says besides the options of decoding
 SCORED_AT_ONCE = 1_024  # tokens, each of which has the scores of a whole vocabulary
 NOTHING: Mapping[str, Any] = {}
 
@@ -178,7 +183,8 @@ class Translating:
         usual = {**GENERATION, **self.generation}
         longest = request.longest
         if longest is None:
-            longest = max(1, int(usual["longest_ratio"] * tokens + usual["longest_extra"]) - prefix)
+            longest = int(usual["longest_ratio"] * tokens + usual["longest_extra"])
+            longest = max(1, min(longest, usual.get("longest_ever", longest)) - prefix)
         longest = longest if request.most is None else min(longest, request.most)
         if self.positions is None:
             return longest
