@@ -1,6 +1,7 @@
 """Another project's checkpoint as a model of ours."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +62,10 @@ def model_of(
     family = _family(about, source)
     tensors = family.spelled(tensors)
     try:
-        config = family.read(about, tensors.keys())
-        config = config if change is None else change(config)
+        config, ignored = family.read(about, tensors.keys()), family.ignored
+        if change is not None:  # what the model had without it, such as a head, may be there
+            ignored += tuple(re.escape(name) for row in family.rows(config) for name in row.theirs)
+            config = change(config)
         _check_depth(config, len(tensors))
         rows = family.rows(config)
         with unfilled(), torch.device("meta"):  # memory is taken once there are tensors of these sizes
@@ -70,11 +73,11 @@ def model_of(
     except (ArithmeticError, KeyError, RuntimeError, TypeError, ValueError) as error:
         said = source / CONFIG if source.is_dir() else source
         raise CheckpointError(f"{said} cannot be used: {_reason(error)}") from error
-    fit(outline, rows, tensors, source=str(source), ignored=family.ignored)
+    fit(outline, rows, tensors, source=str(source), ignored=ignored)
     _check_twins(family, rows, tensors, source)
     with unfilled(), _numbers(dtype or _stored(tensors)):
         model = build(config)
-    fill(model, rows, tensors, source=str(source), ignored=family.ignored)
+    fill(model, rows, tensors, source=str(source), ignored=ignored)
     return Foreign(model.eval(), config, about)
 
 

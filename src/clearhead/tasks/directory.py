@@ -15,7 +15,7 @@ A checkpoint of a run is such a folder too, and a run directory stands for its b
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -39,6 +39,7 @@ __all__ = [
     "TABLES",
     "ModelParts",
     "Reader",
+    "Reading",
     "Settings",
     "describe",
     "image_reader",
@@ -63,12 +64,26 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a model that gives vectors of texts makes of a text before it reads it.
+
+    longest   tokens that are read, special ones among them; None for as many as it has positions for
+    prompt    what is put before each text
+    lower     whether capitals are made small first
+    """
+
+    longest: int | None = None
+    prompt: str = ""
+    lower: bool = False
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a model directory says of its model.
 
     config       the architecture's own frozen config
     generation   how the model is used when it writes: options of `Decoding`, by its names or those of others; for a
-                 translator also `longest_ratio`, `longest_extra`, `longest_ever` (tokens that it writes at most) and its
+                 translator also `longest_ratio`, `longest_extra`, `longest_ever` (tokens at most) and its
                  `alignment_head` (layer, head, reads)
     """
 
@@ -77,6 +92,7 @@ class Settings:
     languages: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     generation: Mapping[str, Any] = field(default_factory=dict)
+    reading: Reading = Reading()
 
     @property
     def architecture(self) -> str:
@@ -126,6 +142,7 @@ def describe(folder: Path, parts: ModelParts) -> None:
         "task": settings.task,
         "languages": settings.languages,
         "labels": settings.labels,
+        "reading": () if settings.reading == Reading() else asdict(settings.reading),
         "config": asdict(settings.config),
     }
     _write_json(folder / CONFIG, {name: value for name, value in about.items() if value != ()})
@@ -197,10 +214,11 @@ def read_settings(folder: Path) -> Settings:
         config = as_dataclass(ARCHITECTURES[name][0], _mapping(about.get("config")), "config")
         values = {"task": about.get("task"), "config": None, "generation": generation}
         values |= {name: about.get(name, ()) for name in ("languages", "labels")}
+        values["reading"] = as_dataclass(Reading, _mapping(about.get("reading", {})), "reading")
         checked = as_dataclass(Settings, values, "settings")
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from error
-    return Settings(checked.task, config, checked.languages, checked.labels, checked.generation)
+    return replace(checked, config=config)
 
 
 def model_folder(folder: Path) -> Path:

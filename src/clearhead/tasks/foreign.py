@@ -14,12 +14,13 @@ from clearhead.convert.load import Foreign, load_foreign, model_of
 from clearhead.data.chat import chat_template_of
 from clearhead.data.tokenizer_files import read_tokenizers
 from clearhead.data.tokenizers import Tokenizer
-from clearhead.errors import CheckpointError
+from clearhead.errors import CheckpointError, ConfigError
 from clearhead.generate.decoding import ALIASES, Decoding
 from clearhead.models.decoder_only import DecoderOnlyConfig
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.models.encoder_only import EncoderOnlyConfig
-from clearhead.tasks.directory import IMAGES, ModelParts, Settings, image_reader
+from clearhead.tasks.checked import as_dataclass
+from clearhead.tasks.directory import IMAGES, ModelParts, Reading, Settings, image_reader
 
 __all__ = ["foreign_parts", "gguf_parts"]
 
@@ -42,7 +43,9 @@ def foreign_parts(folder: Path, *, stored: bool = False) -> ModelParts:
     """The model of a folder as Hugging Face lays it out, or sentence-transformers does; its numbers as `stored`."""
     change = _sentence_vectors(folder)
     found = load_foreign(folder, dtype=None if stored else torch.float32, change=change)
-    settings = replace(_settings(found, _asked(folder / "generation_config.json")), **_as_encoder(change))
+    settings = _settings(found, _asked(folder / "generation_config.json"))
+    if change is not None:
+        settings = replace(settings, task="sentence_encoder", reading=_reading(folder))
     source, target = _readers(folder, settings)
     card = folder / "README.md"
     return ModelParts(
@@ -160,8 +163,20 @@ def _sentence_vectors(folder: Path) -> Change | None:
     return lambda config: replace(config, pooling=pooling, pooler="unit" if unit else "none", **heads)
 
 
-def _as_encoder(change: Change | None) -> dict[str, Any]:
-    return {} if change is None else {"task": "sentence_encoder"}
+def _reading(folder: Path) -> Reading:
+    """What sentence-transformers makes of a text first: cut, made small, put behind the prompt that is usual."""
+    bounds: Mapping[str, Any] = next((read_json(path) for path in sorted(folder.glob("sentence_*_config.json"))), {})
+    about = _asked(folder / "config_sentence_transformers.json")
+    usual, prompts = about.get("default_prompt_name"), about.get("prompts") or {}
+    said = {
+        "longest": bounds.get("max_seq_length"),
+        "lower": bounds.get("do_lower_case") or False,
+        "prompt": prompts.get(usual, "") if isinstance(prompts, dict) else prompts,
+    }
+    try:
+        return as_dataclass(Reading, said, "what sentence-transformers is told")
+    except ConfigError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
 
 
 def _modules(path: Path) -> list[Mapping[str, Any]]:

@@ -49,7 +49,10 @@ class SentenceEncoder(Pretrained):
         """The vector of a text, or a row for each of several; of a long text, that of its beginning."""
         if isinstance(text, str):
             return self.encode([text])[0]
-        rows = [frame(ids, self.tokenizer, self.config.length) for ids in self.tokenizer.encode_batch(text)]
+        read = self.parts.settings.reading
+        longest = min(self.config.length, read.longest or self.config.length)
+        texts = [f"{read.prompt}{each.lower() if read.lower else each}" for each in text]
+        rows = [frame(ids, self.tokenizer, longest) for ids in self.tokenizer.encode_batch(texts)]
         vectors = np.zeros((len(rows), self.config.width), np.float32)
         for which in by_length([len(row) for row in rows]):
             batch = EncoderBatch.of([rows[i] for i in which]).to(self.device)
