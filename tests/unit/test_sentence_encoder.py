@@ -24,27 +24,62 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def folder_of(plain: Path, place: Path, *, pooling: str = "mean_tokens", **files: Any) -> Path:
+MEAN = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+
+
+def folder_of(plain: Path, place: Path, *, pooling: dict[str, Any] = MEAN, **files: Any) -> Path:
     """The same as sentence-transformers has it, with more of its files."""
     place.mkdir()
     for path in plain.iterdir():
         (place / path.name).write_bytes(path.read_bytes())
     modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
-    listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in modules]
+    listed = [
+        {"idx": i, "name": str(i), "type": f"sentence_transformers.models.{kind}", "path": path}
+        for i, (kind, path) in enumerate(modules)
+    ]
     (place / "modules.json").write_text(json.dumps(listed))
-    (place / "1_Pooling").mkdir()
-    (place / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{pooling}": True}))
+    for _, path in modules[1:]:
+        (place / path).mkdir()
+    (place / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     for name, value in files.items():
         (place / f"{name}.json").write_text(json.dumps(value))
     return place
 
 
-def test_vectors_are_pooled_and_brought_to_length_one(plain: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pooling", [{"pooling_mode_cls_token": True}, {"pooling_mode": "cls", "include_prompt": True}])
+def test_vectors_are_pooled_and_brought_to_length_one(plain: Path, tmp_path: Path, pooling: dict[str, Any]) -> None:
+    """As older and as newer versions say it."""
     texts = ["a b", "c", "d c b a"]
-    first = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "first", pooling="cls_token")).encode(texts)
-    mean = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "mean")).encode(texts)
-    np.testing.assert_allclose(np.linalg.norm(np.concatenate([first, mean]), axis=1), 1, atol=1e-6)
-    assert np.abs(first - mean).max() > 0.01
+    first = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "first", pooling=pooling))
+    mean = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "mean"))
+    assert (first.config.pooling, mean.config.pooling) == ("first", "mean")
+    vectors = np.concatenate([first.encode(texts), mean.encode(texts)])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+TOLD: dict[str, Any] = {
+    "config_sentence_transformers": {"prompts": {"query": "query: ", "a": "a"}, "default_prompt_name": "query"},
+    "sentence_bert_config": {"max_seq_length": 12, "do_lower_case": True},
+}
+
+
+@pytest.mark.parametrize("files", [{}, TOLD], ids=["plain", "told"])
+@pytest.mark.parametrize("mode", ["cls", "mean", "max"])
+@pytest.mark.filterwarnings("ignore")  # of theirs
+def test_sentence_transformers_gives_the_same_before_and_after(
+    plain: Path, tmp_path: Path, mode: str, files: dict[str, Any]
+) -> None:
+    """Their vectors of their folder, ours of it, and theirs of what is written here."""
+    theirs = pytest.importorskip("sentence_transformers").SentenceTransformer
+    folder = folder_of(plain, tmp_path / "there", pooling={"embedding_dimension": 32, "pooling_mode": mode}, **files)
+    texts = ["A b", "c", "d c b a a a a a a a"]
+    expected = theirs(str(folder), device="cpu").encode(texts)
+    ours = SentenceEncoder.from_pretrained(folder)
+    np.testing.assert_allclose(ours.encode(texts), expected, atol=1e-6)
+    save_foreign(tmp_path / "back", ours.parts)
+    np.testing.assert_allclose(theirs(str(tmp_path / "back"), device="cpu").encode(texts), expected, atol=1e-6)
+    again = SentenceEncoder.from_pretrained(tmp_path / "back")
+    np.testing.assert_array_equal(again.encode(texts), ours.encode(texts))
 
 
 def test_a_text_is_cut_where_the_folder_says_so(plain: Path, tmp_path: Path) -> None:
@@ -61,21 +96,22 @@ def test_a_text_is_cut_where_the_folder_says_so(plain: Path, tmp_path: Path) -> 
 
 
 def test_a_usual_prompt_and_small_letters(plain: Path, tmp_path: Path) -> None:
-    prompts = {"prompts": {"query": "query: ", "text": "a"}, "default_prompt_name": "query"}
-    told = {"config_sentence_transformers": prompts, "sentence_bert_config": {"do_lower_case": True}}
-    encoder = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "m", **told))
+    encoder = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "m", **TOLD))
     usual = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "usual"))
     np.testing.assert_array_equal(encoder.encode("A B"), usual.encode("query: a b"))
     assert np.abs(encoder.encode("A B") - usual.encode("A B")).max() > 1e-4
 
 
 @pytest.mark.parametrize(
-    ("file", "value"),
+    ("files", "sentence"),
     [
-        ("sentence_bert_config", {"max_seq_length": "many"}),
-        ("config_sentence_transformers", {"prompts": {"query": 3}, "default_prompt_name": "query"}),
+        ({"sentence_bert_config": {"max_seq_length": "many"}}, "what sentence-transformers is told.longest"),
+        ({"config_sentence_transformers": {"prompts": {"q": 3}, "default_prompt_name": "q"}}, "is told.prompt"),
+        ({"pooling": {"pooling_mode": ["cls", "mean"]}}, r"asks for the pooling \['cls', 'mean'\]"),
+        ({"pooling": {"pooling_mode_weightedmean_tokens": True}}, r"asks for the pooling \[\]; one of"),
+        ({"pooling": {"pooling_mode": "mean", "include_prompt": False}}, "leaves the prompt out of the mean"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(plain: Path, tmp_path: Path, file: str, value: Any) -> None:
-    with pytest.raises(CheckpointError, match="what sentence-transformers is told"):
-        SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "m", **{file: value}))
+def test_what_cannot_be_meant_is_refused(plain: Path, tmp_path: Path, files: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(CheckpointError, match=sentence):
+        SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "m", **files))

@@ -14,6 +14,7 @@ from clearhead.generate.decoding import ALIASES, STOPPINGS
 from clearhead.nn.weights import write_tensors
 from clearhead.tasks.directory import IMAGES, ModelParts, describe, save_model
 from clearhead.tasks.precision import check_savable
+from clearhead.tasks.sentence_files import without_modules, write_modules
 from clearhead.train.disk import aside
 
 __all__ = ["FORMATS", "save_foreign", "save_graphs"]
@@ -24,12 +25,17 @@ SAME = ("length_penalty", "repetition_penalty", "temperature", "top_k", "top_p",
 
 
 def save_foreign(folder: Path, parts: ModelParts) -> Path:
-    """Write a folder that `transformers` opens: config, weights, tokenizer, how to write, card."""
+    """Write a folder that `transformers` opens: config, weights, tokenizer, how to write, card.
+
+    That of an encoder made for vectors opens in sentence-transformers too.
+    """
     check_savable(parts.model)
     _refuse_existing(folder)
     if parts.target is not None:
         raise ConfigError("a model with two tokenizers cannot be written in Hugging Face's format by this clearhead")
-    about, tensors = as_foreign(parts.model, parts.settings.config)
+    vectors = parts.settings.task == "sentence_encoder"
+    config = without_modules(parts.settings.config) if vectors else parts.settings.config
+    about, tensors = as_foreign(parts.model, config)
     about |= _named_labels(parts.settings.labels)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with aside(folder) as temporary:
@@ -39,6 +45,8 @@ def save_foreign(folder: Path, parts: ModelParts) -> Path:
         _write_reader(temporary, parts)
         if parts.settings.generation:
             _write(temporary / "generation_config.json", _generation(parts, about))
+        if vectors:
+            write_modules(temporary, parts.settings)
         if parts.chat is not None:
             (temporary / "chat_template.jinja").write_text(parts.chat, encoding="utf-8")
         (temporary / "README.md").write_text(parts.card or f"# A {parts.settings.task} model\n", encoding="utf-8")

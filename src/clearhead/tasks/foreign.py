@@ -1,6 +1,6 @@
 """Other projects' models as ours: everything about them but the weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,38 +14,28 @@ from clearhead.convert.load import Foreign, load_foreign, model_of
 from clearhead.data.chat import chat_template_of
 from clearhead.data.tokenizer_files import read_tokenizers
 from clearhead.data.tokenizers import Tokenizer
-from clearhead.errors import CheckpointError, ConfigError
+from clearhead.errors import CheckpointError
 from clearhead.generate.decoding import ALIASES, Decoding
 from clearhead.models.decoder_only import DecoderOnlyConfig
 from clearhead.models.encoder_decoder import EncoderDecoderConfig
 from clearhead.models.encoder_only import EncoderOnlyConfig
-from clearhead.tasks.checked import as_dataclass
-from clearhead.tasks.directory import IMAGES, ModelParts, Reading, Settings, image_reader
+from clearhead.tasks.directory import IMAGES, ModelParts, Settings, image_reader
+from clearhead.tasks.sentence_files import reading_of, sentence_vectors
 
 __all__ = ["foreign_parts", "gguf_parts"]
-
-Change = Callable[[Any], Any]
 
 # What of a generation_config.json means the same here, and what of that counts only where tokens are drawn.
 MEANT = {*ALIASES, *(field.name for field in fields(Decoding))} - {"do_sample", "seed", "stopping", "longest"}
 DRAWN = {"temperature", "top_k", "top_p", "min_p", "typical"}
 
-# The pooling of sentence-transformers by the setting that asks for it.
-POOLINGS = {
-    "pooling_mode_cls_token": "first",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "maximum",
-    "pooling_mode_lasttoken": "last",
-}
-
 
 def foreign_parts(folder: Path, *, stored: bool = False) -> ModelParts:
     """The model of a folder as Hugging Face lays it out, or sentence-transformers does; its numbers as `stored`."""
-    change = _sentence_vectors(folder)
+    change = sentence_vectors(folder)
     found = load_foreign(folder, dtype=None if stored else torch.float32, change=change)
     settings = _settings(found, _asked(folder / "generation_config.json"))
     if change is not None:
-        settings = replace(settings, task="sentence_encoder", reading=_reading(folder))
+        settings = replace(settings, task="sentence_encoder", reading=reading_of(folder))
     source, target = _readers(folder, settings)
     card = folder / "README.md"
     return ModelParts(
@@ -144,53 +134,3 @@ def _lengths(said: Mapping[str, Any], before: int) -> dict[str, Any]:
 def _our_name(name: str) -> str:
     """Except where others have other values, too, which `decoding_of` knows by their name."""
     return name if name == "early_stopping" else ALIASES.get(name, name)
-
-
-def _sentence_vectors(folder: Path) -> Change | None:
-    """What sentence-transformers makes of the model: how one vector comes from many, and whether it has length 1."""
-    if not (folder / "modules.json").is_file():
-        return None
-    pooling, unit = "mean", False
-    for module in _modules(folder / "modules.json"):
-        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
-        if kind == "Pooling":
-            pooling = _pooling(folder, str(module.get("path", "")))
-        elif kind == "Normalize":
-            unit = True
-        elif kind != "Transformer":
-            raise CheckpointError(f"{folder / 'modules.json'} asks for {kind}, which this clearhead does not have")
-    heads = {"words": False, "next_sentence": False, "classes": 0, "labels": 0}
-    return lambda config: replace(config, pooling=pooling, pooler="unit" if unit else "none", **heads)
-
-
-def _reading(folder: Path) -> Reading:
-    """What sentence-transformers makes of a text first: cut, made small, put behind the prompt that is usual."""
-    bounds: Mapping[str, Any] = next((read_json(path) for path in sorted(folder.glob("sentence_*_config.json"))), {})
-    about = _asked(folder / "config_sentence_transformers.json")
-    usual, prompts = about.get("default_prompt_name"), about.get("prompts") or {}
-    said = {
-        "longest": bounds.get("max_seq_length"),
-        "lower": bounds.get("do_lower_case") or False,
-        "prompt": prompts.get(usual, "") if isinstance(prompts, dict) else prompts,
-    }
-    try:
-        return as_dataclass(Reading, said, "what sentence-transformers is told")
-    except ConfigError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
-
-
-def _modules(path: Path) -> list[Mapping[str, Any]]:
-    found = read_json(path, list)
-    if not all(isinstance(module, dict) for module in found):
-        raise CheckpointError(f"{path} should list modules, not {found!r:.60}")
-    return found
-
-
-def _pooling(folder: Path, place: str) -> str:
-    if Path(place).name != place or place in ("", ".", ".."):
-        raise CheckpointError(f"{folder / 'modules.json'} names the folder {place!r}, which does not lie in its own")
-    settings = read_json(folder / place / "config.json")
-    asked = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
-    if len(asked) != 1 or asked[0] not in POOLINGS:
-        raise CheckpointError(f"{folder / place} asks for the pooling {asked}; one of {[*POOLINGS]} is wanted")
-    return POOLINGS[asked[0]]
