@@ -5,10 +5,8 @@ python examples/loaded_bert.py bert-base-uncased     # a folder as Hugging Face 
 
 import sys
 
+from clearhead import MaskedModel, SentenceEncoder, Viewer
 from clearhead.tasks.loading import load_model
-from clearhead.tasks.masked_model import MaskedModel
-from clearhead.tasks.sentence_encoder import SentenceEncoder
-from clearhead.tasks.viewing import Viewer
 
 TEXTS = ["A man is eating food.", "A man is eating a piece of bread.", "The girl is carrying a baby."]
 

@@ -7,8 +7,8 @@ python examples/own_gpt.py models/phrases             # English sentences of the
 import sys
 from pathlib import Path
 
+from clearhead import LanguageModel
 from clearhead.data.phrasebook.corpus import sentences
-from clearhead.tasks.language_model import LanguageModel
 
 
 def main(out: str, text: str = "", *, count: int = 40_000, steps: int = 600) -> str:

@@ -7,8 +7,8 @@ python examples/own_translator.py models/fr-en               # the built-in phra
 import sys
 from pathlib import Path
 
+from clearhead import Translator
 from clearhead.data.phrasebook.corpus import sentences, words
-from clearhead.tasks.translator import Translator
 
 
 def main(out: str, pairs: str = "", *, count: int = 60_000, steps: int = 1_200) -> str:

@@ -8,7 +8,7 @@ import random
 import sys
 from pathlib import Path
 
-from clearhead.tasks.text_classifier import TextClassifier
+from clearhead import TextClassifier
 
 THINGS = ("the film", "this book", "the play", "her new song", "the hotel", "the soup", "our guide", "the ending")
 GOOD = ("wonderful", "a joy", "worth every minute", "not bad at all", "better than expected", "never boring")

@@ -11,7 +11,7 @@ from sklearn.datasets import load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 
-from clearhead.tasks.table_estimators import TableClassifier
+from clearhead import TableClassifier
 
 
 def main(path: str = "", target: str = "target", *, epochs: int = 100) -> float:

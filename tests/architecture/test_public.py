@@ -1,11 +1,14 @@
 """`__all__` is exact: what a module offers is in it, what is in it exists, and nothing else is imported from there."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import clearhead
 from tests.architecture.sources import ROOT, module_name, python_files, tree_of
 
 FILES = python_files("src")
@@ -103,3 +106,24 @@ def test_a_borrowed_private_name_would_be_found() -> None:
     offers = {"clearhead.nn.masks": {"causal"}, "clearhead.nn": set()}
     text = "from clearhead.nn.masks import causal, _helper\nfrom clearhead.nn import masks\nfrom torch import nn"
     assert taken_unoffered(ast.parse(text), offers) == ["clearhead.nn.masks._helper"]
+
+
+def test_the_package_offers_what_it_says_without_importing_it() -> None:
+    """`import clearhead` is quick; each public name is found where it is said to be defined, and a checker sees it."""
+    alone = "import sys, clearhead; assert not {'torch', 'numpy'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", alone], check=True, timeout=60)
+    names = {*clearhead.__all__} - {"__version__"}
+    assert {*clearhead.DEFINED_IN} == names
+    for name in names:
+        assert getattr(clearhead, name).__module__ == f"clearhead.{clearhead.DEFINED_IN[name]}"
+        assert name in dir(clearhead)
+    seen = next(node for node in tree_of(ROOT / "src/clearhead/__init__.py").body if isinstance(node, ast.If))
+    shown = {
+        (f"{node.module}", alias.name)
+        for node in ast.walk(seen)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert shown == {(f"clearhead.{place}", name) for name, place in clearhead.DEFINED_IN.items()}
+    with pytest.raises(AttributeError, match="no attribute 'Translater'"):
+        _ = clearhead.Translater

@@ -9,7 +9,6 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -25,18 +24,8 @@ from clearhead.data.table_schema import Schema, fit_schema, schema_of
 from clearhead.data.table_target import Classes, Values, target_of
 from clearhead.data.tables import Table, table_of
 from clearhead.errors import CheckpointError, DataError
+from tests.unit.small_tables import FRAME, same
 
-FRAME = pd.DataFrame(
-    {
-        "size": [1.5, None, 3.0, 2.5],
-        "count": pd.array([1, 2, None, 4], dtype="Int64"),
-        "colour": ["red", None, "blue", "red"],
-        "open": [True, False, True, True],
-        "since": pd.to_datetime(["2020-01-31", "2021-05-05 12:00", None, "2020-02-29"], format="ISO8601"),
-        "grade": pd.Categorical([1, 2, 1, 3]),
-        "mixed": [1, "a", 2.0, None],
-    }
-)
 KINDS = ["number", "number", "category", "boolean", "date", "category", "category"]
 
 
@@ -47,38 +36,6 @@ def random() -> np.random.Generator:
 def schema_for(table: Table, **changes: object) -> Schema:
     options = {"scaling": "standard", "unseen": True, **changes}
     return fit_schema(table, columns_of(table), **options)  # type: ignore[arg-type]
-
-
-def same(one: Table, other: Table) -> None:
-    assert list(one.columns) == list(other.columns)
-    for name, cells in one.columns.items():
-        np.testing.assert_array_equal(texts_in(cells), texts_in(other.columns[name]), name)
-
-
-def test_arrow_tables_are_frames_too() -> None:
-    arrow = pa.Table.from_pandas(FRAME.drop(columns=["mixed"]))
-    same(table_of(FRAME).without("mixed"), table_of(pa.concat_tables([arrow.slice(0, 1), arrow.slice(1)])))
-    same(table_of(FRAME).without("mixed").take(slice(1, 3)), table_of(arrow.to_batches()[0].slice(1, 2)))
-    assert table_of(arrow).categorical == {"grade"}
-    with pytest.raises(DataError, match="give an Arrow Table, not a Int64Array"):
-        table_of(pa.array([1, 2]))
-
-
-def test_what_a_mask_of_numpy_hides_is_missing() -> None:
-    numbers = np.ma.masked_array([[1, 2], [3, 4]], [[False, True], [False, False]])
-    np.testing.assert_array_equal(table_of(numbers)["x1"], [np.nan, 4])
-    for values in (["a", "b"], [True, False], np.array(["2020-01-01", "2021-01-01"], "datetime64[s]")):
-        cells = table_of({"it": np.ma.masked_array(values, [True, False])})["it"]
-        assert texts_in(cells)[0] is None
-        assert cells[1] == values[1]
-
-
-def test_truth_values_may_come_as_numbers_later() -> None:
-    """As a database or a spreadsheet gives them; where a column has other categories, 1 is none of them."""
-    learned = table_of({"open": [True, False, True], "colour": ["True", "red", "False"]})
-    schema = fit_schema(learned, columns_of(learned), scaling="none", unseen=True)
-    asked = schema.encode(table_of({"open": [1, 0, None], "colour": [1, 0, "red"]})).code_BC
-    np.testing.assert_array_equal(asked, [[1, 3], [0, 3], [2, 2]])
 
 
 def test_frames_of_pandas_and_polars_are_alike() -> None:
