@@ -8,6 +8,7 @@ import { legendHeight, paintLegend, sharesOf } from "./scale.js";
 import { number, partName } from "./text.js";
 
 const MANY_TOKENS = 160;
+const TITLE = 200; // pixels of the longer title
 
 /** The run whose contributions were asked for in spite of its length. */
 let wanted = "";
@@ -86,7 +87,8 @@ export class Contributions {
       title,
       tells: (i, j) => `${title}: “${queries[i]}” from “${keys[j]}”, ${number(at(i, j))}`,
     });
-    const second = apart ? [beside + cell * keys.length + above.behind + 30, top] : [beside, tall + top];
+    const first = Math.max(cell * keys.length + above.behind, TITLE); // wide enough for what stands above it
+    const second = apart ? [beside + first + 30, top] : [beside, tall + top];
     const panels = [
       make("attention", "attention, mean of the heads", mean, beside, top, queries),
       make("brings", "contribution", brings, ...second, apart ? undefined : queries),
