@@ -93,6 +93,16 @@ def test_a_figure_has_the_models_numbers(
     assert changed != plain
 
 
+def test_a_beam_has_a_page_where_others_have_a_column(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    widths = {}
+    for what in ("beam", "attention"):
+        run(capsys, "look", TEXT, "-m", model, "--what", what, "--save", tmp_path / f"{what}.svg")
+        widths[what] = float(ET.parse(tmp_path / f"{what}.svg").getroot().attrib["width"].removesuffix("pt"))
+    assert widths["beam"] > 1.5 * widths["attention"]
+
+
 def test_a_recording_and_a_page(
     viewer: Viewer, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

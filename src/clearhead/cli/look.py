@@ -20,6 +20,7 @@ PICTURES = (
 )  # fmt: skip
 FIGURES, PAGE, RECORDING = (".svg", ".pdf", ".png"), ".html", ".safetensors"
 IN_TERMINAL = ("attention", "lines")
+TREES = ("beam",)  # pictures that grow sideways, and have a page even where a column is usual
 
 
 def look(
@@ -47,7 +48,9 @@ def look(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="What a .safetensors records, such as '*.weights'. [default: all]"),
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="A figure as wide as a page, not a column.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="A figure as wide as a page, not a column; a beam always is.")
+    ] = False,
     dark: Annotated[bool, typer.Option("--dark", help="A figure on a dark ground.")] = False,
     save: Annotated[
         Path | None,
@@ -74,7 +77,7 @@ def look(
     if threads is not None:
         torch.set_num_threads(threads)
     view = Viewer(load_model(model)).view(text, answer, off=_off(off or ()))
-    sheet = Sheet("page" if wide else "column", dark)
+    sheet = Sheet("page" if wide or what in TREES else "column", dark)
     where = int(layer) if layer is not None and layer.isdecimal() else layer
     asked = Asked(where, tuple(head or ()), side, position, sheet)
     if save is None:
