@@ -1,6 +1,7 @@
 """Tokens of columns, reading off `[CLS]` alone, and members side by side."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_categories_are_rows_of_one_table() -> None:
 def test_training_hides_categories_behind_the_unseen_one() -> None:
     embed = Categories([2, 3], 4, unseen=0.25, bias=False)
     code_BC = torch.zeros(4000, 2, dtype=torch.long)
-    hidden_BC = (embed(code_BC) == embed(embed.size_C[None])).all(2)
+    hidden_BC = (embed(embed.shown(code_BC)) == embed(embed.size_C[None])).all(2)
     assert abs(float(hidden_BC.float().mean()) - 0.25) < 0.03
     assert not (embed.eval()(code_BC) == embed(embed.size_C[None])).all(2).any()
 
@@ -148,6 +149,51 @@ def test_cls_comes_first() -> None:
     x_BLD = tokens(torch.randn(5, 2), torch.zeros(5, 1, dtype=torch.long))
     assert x_BLD.shape == (5, 4, 4)
     torch.testing.assert_close(x_BLD[:, 0], tokens.summary_D.expand(5, -1))
+
+
+# ---------------------------------------------------------------- the layer above the tokens
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"numbers": 0, "missing": ()},
+        {"categories": ()},
+        {"embedding": "piecewise", "bins": (2, 1, 3)},
+        {"embedding": "periodic", "frequencies": 2, "categories": (2,) * 20},
+    ],
+    ids=["both", "categories", "numbers", "piecewise", "periodic"],
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_rows_through_the_layer_are_tokens_through_the_layer(changes: dict[str, Any], training: bool) -> None:
+    """The first projection by the columns' tables, and while somebody watches, by the tokens: all gradients agree."""
+    config = replace(FT, hidden_dropout=0.0, attention_dropout=0.0, unseen=0.3, **changes)
+    model = FTTransformer(config).train(training)
+    random = torch.Generator().manual_seed(2)
+    number_BC = torch.randn(64, config.numbers, generator=random)
+    number_BC[::7, 1:2] = torch.nan
+    number_BC.requires_grad_(config.numbers > 0)
+    code_BC = (
+        torch.stack([torch.randint(n + 1, (64,), generator=random) for n in config.categories], 1)
+        if config.categories
+        else torch.empty(64, 0, dtype=torch.long)
+    )
+    wanted = [*([number_BC] if config.numbers else []), *model.parameters()]
+
+    def seen() -> tuple[Tensor, list[Tensor], int]:
+        torch.manual_seed(5)
+        y_BO = model(number_BC, code_BC)
+        return y_BO, list(torch.autograd.grad(y_BO.square().sum(), wanted)), model.flops(64)
+
+    y_BO, grads, fewer = seen()
+    with watching(model, {"columns.tokens": lambda x_BLD: x_BLD}):
+        usual_BO, usual, more = seen()
+    assert (fewer < more) == (config.embedding != "periodic" or len(config.categories) > 2)
+    torch.testing.assert_close(y_BO, usual_BO)
+    for ours, theirs in zip(grads, usual, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4, equal_nan=True)
+    assert model.flops(1) == model.flops(2) / 2  # too few tokens to save any
 
 
 # ---------------------------------------------------------------- [CLS] alone

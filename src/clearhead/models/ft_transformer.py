@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.nn.account import ParameterTable, parameters_table
-from clearhead.nn.attention import MultiHeadAttention
+from clearhead.nn.attention import MultiHeadAttention, SelfProjection
 from clearhead.nn.block import Block
 from clearhead.nn.columns import NUMBERS, Categories, ColumnTokens, NumberColumns, WithMissing
 from clearhead.nn.feedforward import FEEDFORWARDS, Layer
@@ -146,8 +146,30 @@ class FTTransformer(nn.Module):
 
     def features(self, number_BC: Tensor, code_BC: Tensor) -> Tensor:
         """What the head reads: a vector for each row, x_BD."""
-        x_B1D, _ = self.encoder(self.columns(number_BC, code_BC))
+        qkv = self._first_projection(len(number_BC))
+        if qkv is None:
+            x_B1D, _ = self.encoder(self.columns(number_BC, code_BC))
+        else:
+            x_BLD, projected_BLW = self.columns.projected(number_BC, code_BC, qkv)
+            x_B1D, _ = self.encoder(x_BLD, projected_BLW=projected_BLW)
         return F.relu(x_B1D[:, 0])
+
+    def _first_projection(self, batch: int) -> nn.Linear | None:
+        """The layer above the tokens, with no norm between, where it is less work by `ColumnTokens.projected`.
+
+        Not where somebody watches the tokens, nor where members of an ensemble have theirs side by side.
+        """
+        attention, columns = self.encoder.layers[0].attention, self.columns
+        if not isinstance(attention, MultiHeadAttention) or not isinstance(columns, ColumnTokens):
+            return None
+        qkv = attention.project.qkv if isinstance(attention.project, SelfProjection) else None
+        less = not columns.see_tokens.watched and columns.rows(batch) < batch * self.tokens / 2
+        return qkv if less and type(qkv) is nn.Linear else None
+
+    @property
+    def tokens(self) -> int:
+        """Those of a row: `[CLS]` and one for each column."""
+        return 1 + self.config.numbers + len(self.config.categories)
 
     @property
     def feature_width(self) -> int:
@@ -159,6 +181,9 @@ class FTTransformer(nn.Module):
 
     def flops(self, batch: int) -> int:
         """Floating-point operations of the blocks in one forward pass over `batch` rows."""
-        tokens = 1 + self.config.numbers + len(self.config.categories)
         *below, last = self.encoder.layers
-        return sum(block.flops(batch, tokens, tokens) for block in below) + last.flops(batch, 1, tokens)
+        whole = sum(block.flops(batch, self.tokens, self.tokens) for block in below) + last.flops(batch, 1, self.tokens)
+        qkv = self._first_projection(batch)
+        if qkv is None:
+            return whole
+        return whole - int(2 * (batch * self.tokens - self.columns.rows(batch)) * qkv.weight.numel())

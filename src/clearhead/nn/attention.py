@@ -122,10 +122,12 @@ class MultiHeadAttention(nn.Module):
         context_BMD: Tensor | None = None,
         mask: Mask = EVERYTHING,
         cache: LayerCache | None = None,
+        projected_BLW: Tensor | None = None,
     ) -> tuple[Tensor, LayerCache | None]:
         """y_BLD, and the cache with what was read in it.
 
         Cross-attention is given a context, or the cache that `remember` made of one; that cache comes back as it was.
+        `projected_BLW` is what self-attention's `project` makes of x, where the caller has it more cheaply.
         """
         if isinstance(self.project, CrossProjection):
             q_BHLK, k_BGMK, v_BGMK = self._ask_context(x_BLD, context_BMD, mask, cache)
@@ -134,7 +136,8 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError("self-attention reads no context: build it with `.across()`")
         else:
             position_BL, aligned = self._where(x_BLD, mask, cache)
-            q_BHLK, k_BGMK, v_BGMK, cache = self._ask_self(x_BLD, mask, cache, position_BL)
+            projected_BLW = self.project(x_BLD) if projected_BLW is None else projected_BLW
+            q_BHLK, k_BGMK, v_BGMK, cache = self._ask_self(projected_BLW, mask, cache, position_BL)
         y_BHLK = self.see_heads(self._read(q_BHLK, k_BGMK, v_BGMK, mask, position_BL, aligned))
         y_BLD = y_BHLK.transpose(1, 2).flatten(2)
         if mask.queries is not None:
@@ -181,10 +184,10 @@ class MultiHeadAttention(nn.Module):
         return cache.positions(new, x_BLD.device), aligned
 
     def _ask_self(
-        self, x_BLD: Tensor, mask: Mask, cache: LayerCache | None, position_BL: Tensor
+        self, projected_BLW: Tensor, mask: Mask, cache: LayerCache | None, position_BL: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, LayerCache | None]:
         sizes = (self.heads, self.kv_heads, self.kv_heads)
-        q_BHLK, k_BGMK, v_BGMK = self._split(self.project(x_BLD), mask.queries, *sizes)
+        q_BHLK, k_BGMK, v_BGMK = self._split(projected_BLW, mask.queries, *sizes)
         if self.positions.rotate is not None:
             q_BHLK, k_BGMK = self.positions.rotate(q_BHLK, position_BL), self.positions.rotate(k_BGMK, position_BL)
         q_BHLK, k_BGMK, v_BGMK = self.see_q(q_BHLK), self.see_k(k_BGMK), self.see_v(v_BGMK)

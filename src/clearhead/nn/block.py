@@ -38,10 +38,16 @@ class Block(nn.Module):
         context_BMD: Tensor | None = None,
         context_mask: Mask = EVERYTHING,
         context_cache: LayerCache | None = None,
+        projected_BLW: Tensor | None = None,
     ) -> tuple[Tensor, LayerCache | None]:
+        """The stream after the block; `projected_BLW` is known to a caller that has it more cheaply than attention."""
+
         def attend(y_BLD: Tensor) -> Tensor:
             nonlocal cache
-            y_BLD, cache = self.attention(y_BLD, mask=mask, cache=cache)
+            if projected_BLW is None:
+                y_BLD, cache = self.attention(y_BLD, mask=mask, cache=cache)
+            else:
+                y_BLD, cache = self.attention(y_BLD, mask=mask, cache=cache, projected_BLW=projected_BLW)
             return y_BLD
 
         def read(y_BLD: Tensor) -> Tensor:

@@ -10,15 +10,20 @@ A number x of column c becomes a token by one of three embeddings, a category by
 
 A missing number (NaN) has a learned token of its own in those columns that are said to miss values; a missing category
 is a category like any other. An unseen category has a learned token too, which training meets where it hides some.
+
+All but the periodic ones are mixtures of a few learned rows. So a linear layer above them need not read every token:
+the rows go through it, and are mixed as the tokens are (`ColumnTokens.projected`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.nn.dropout import check_rate, keep_mask
@@ -43,6 +48,34 @@ def _uniform(*shape: int, inputs: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(*shape).uniform_(-(inputs**-0.5), inputs**-0.5))
 
 
+def _mapped(table: Tensor, linear: nn.Linear | None) -> Tensor:
+    """Rows that are mixed, through the layer where there is one; its bias comes with `_shifted`."""
+    return table if linear is None else F.linear(table, linear.weight)
+
+
+def _shifted(bias: Tensor, linear: nn.Linear | None) -> Tensor:
+    """What is added once to each token, through the whole layer where there is one."""
+    shifted: Tensor = bias if linear is None else linear(bias)
+    return shifted
+
+
+class _Line(torch.autograd.Function):
+    """x w_c + b_c; its derivative by w is a product of matrices, where PyTorch's would store one number per element."""
+
+    @staticmethod
+    def forward(ctx: Any, number_BC: Tensor, weight_CD: Tensor, bias_CD: Tensor) -> Tensor:
+        ctx.save_for_backward(number_BC, weight_CD)
+        return torch.addcmul(bias_CD, number_BC[:, :, None], weight_CD)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        (grad_BCD,), (number_BC, weight_CD) = grads, ctx.saved_tensors
+        by_number_BC = (grad_BCD * weight_CD).sum(2) if ctx.needs_input_grad[0] else None
+        by_weight_C1D = number_BC.t()[:, None].bmm(grad_BCD.transpose(0, 1))
+        return by_number_BC, by_weight_C1D[:, 0], grad_BCD.sum(0)
+
+
 def _each_column(x_BCW: Tensor, weight_CWD: Tensor, bias_CD: Tensor) -> Tensor:
     """A linear layer for each column: (B, C, W) -> (B, C, D)."""
     return torch.baddbmm(bias_CD[:, None], x_BCW.transpose(0, 1), weight_CWD).transpose(0, 1)
@@ -56,8 +89,16 @@ class LinearNumbers(nn.Module):
         self.weight_CD = _uniform(columns, width, inputs=width)
         self.bias_CD = _uniform(columns, width, inputs=width)
 
-    def forward(self, number_BC: Tensor) -> Tensor:
-        return torch.addcmul(self.bias_CD, number_BC[:, :, None], self.weight_CD)
+    def forward(self, number_BC: Tensor, linear: nn.Linear | None = None) -> Tensor:
+        weight_CD, bias_CD = _mapped(self.weight_CD, linear), _shifted(self.bias_CD, linear)
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return torch.addcmul(bias_CD, number_BC[:, :, None], weight_CD)
+        token_BCD: Tensor = _Line.apply(number_BC, weight_CD, bias_CD)  # type: ignore[no-untyped-call]
+        return token_BCD
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be: what goes through a layer above, and mixing what comes out."""
+        return 2 * len(self.weight_CD)
 
 
 class PiecewiseNumbers(nn.Module):
@@ -94,9 +135,15 @@ class PiecewiseNumbers(nn.Module):
             self.lower_CW[c, :count] = edge_W[:-1]
             self.slope_CW[c, :count] = 1 / edge_W.diff()
 
-    def forward(self, number_BC: Tensor) -> Tensor:
+    def forward(self, number_BC: Tensor, linear: nn.Linear | None = None) -> Tensor:
         within_BCW = (number_BC[:, :, None] - self.lower_CW) * self.slope_CW
-        return _each_column(within_BCW.clamp(self.least_CW, self.most_CW), self.weight_CWD, self.bias_CD)
+        weight_CWD, bias_CD = _mapped(self.weight_CWD, linear), _shifted(self.bias_CD, linear)
+        return _each_column(within_BCW.clamp(self.least_CW, self.most_CW), weight_CWD, bias_CD)
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be: what goes through a layer above, and mixing what comes out."""
+        columns, bins, width = self.weight_CWD.shape
+        return columns * (bins + 1 + batch * bins / width)
 
 
 class PeriodicNumbers(nn.Module):
@@ -108,10 +155,15 @@ class PeriodicNumbers(nn.Module):
         self.weight_CWD = _uniform(columns, 2 * frequencies, width, inputs=2 * frequencies)
         self.bias_CD = _uniform(columns, width, inputs=2 * frequencies)
 
-    def forward(self, number_BC: Tensor) -> Tensor:
+    def forward(self, number_BC: Tensor, linear: nn.Linear | None = None) -> Tensor:
         angle_BCK = 2 * torch.pi * number_BC[:, :, None] * self.frequency_CK
         wave_BCW = torch.cat([angle_BCK.cos(), angle_BCK.sin()], dim=-1)
-        return F.relu(_each_column(wave_BCW, self.weight_CWD, self.bias_CD))
+        token_BCD = F.relu(_each_column(wave_BCW, self.weight_CWD, self.bias_CD))
+        return _shifted(token_BCD, linear)
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be: these are tokens first, and bend."""
+        return batch * len(self.weight_CWD)
 
 
 @dataclass(frozen=True)
@@ -159,11 +211,18 @@ class WithMissing(nn.Module):
         self.missing_CD = _uniform(len(which), width, inputs=width)
         self.register_buffer("which", torch.tensor(which, dtype=torch.long), persistent=False)
 
-    def forward(self, number_BC: Tensor) -> Tensor:
+    def forward(self, number_BC: Tensor, linear: nn.Linear | None = None) -> Tensor:
         absent_BC = number_BC.isnan()
-        token_BCD: Tensor = self.embed(number_BC.masked_fill(absent_BC, 0.0))
-        missing_CD = token_BCD.new_zeros(token_BCD.shape[1:]).index_copy(0, self.which, self.missing_CD)
+        present_BC = number_BC.masked_fill(absent_BC, 0.0)
+        token_BCD: Tensor = self.embed(present_BC) if linear is None else self.embed(present_BC, linear)
+        missing_CD = token_BCD.new_zeros(token_BCD.shape[1:])
+        missing_CD = missing_CD.index_copy(0, self.which, _shifted(self.missing_CD, linear))
         return torch.where(absent_BC[:, :, None], missing_CD, token_BCD)
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be."""
+        embed: Any = self.embed
+        return len(self.missing_CD) + float(embed.rows(batch))
 
 
 class Categories(nn.Module):
@@ -188,12 +247,21 @@ class Categories(nn.Module):
         self.register_buffer("offset_C", torch.tensor([0, *accumulate(rows[:-1])]), persistent=False)
         self.register_buffer("size_C", torch.tensor(sizes), persistent=False)
 
-    def forward(self, code_BC: Tensor) -> Tensor:
-        if self.training and self.hidden:
-            kept_BC = keep_mask(code_BC.shape, self.hidden, code_BC.device).bool()
-            code_BC = torch.where(kept_BC, code_BC, self.size_C)
-        token_BCD = F.embedding(code_BC + self.offset_C, self.weight_VD)
-        return token_BCD if self.bias_CD is None else token_BCD + self.bias_CD
+    def shown(self, code_BC: Tensor) -> Tensor:
+        """The codes, in training some of them hidden behind that of unseen ones."""
+        if not (self.training and self.hidden):
+            return code_BC
+        kept_BC = keep_mask(code_BC.shape, self.hidden, code_BC.device).bool()
+        return torch.where(kept_BC, code_BC, self.size_C)
+
+    def forward(self, code_BC: Tensor, linear: nn.Linear | None = None) -> Tensor:
+        """The tokens of codes that are shown."""
+        token_BCD = F.embedding(code_BC + self.offset_C, _mapped(self.weight_VD, linear))
+        return token_BCD if self.bias_CD is None else token_BCD + _shifted(self.bias_CD, linear)
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be: what goes through a layer above."""
+        return len(self.weight_VD) + len(self.size_C)
 
 
 class ColumnAwareCategories(nn.Module):
@@ -210,23 +278,39 @@ class ColumnAwareCategories(nn.Module):
         self.shared_CD = _uniform(len(sizes), shared, inputs=width)
 
     def forward(self, code_BC: Tensor) -> Tensor:
-        own_BCD = self.own(code_BC)
+        own_BCD = self.own(self.own.shown(code_BC))
         return torch.cat([own_BCD, self.shared_CD.expand(len(code_BC), -1, -1)], dim=-1)
 
 
 class ColumnTokens(nn.Module):
     """`[CLS]`, then a token for each numeric column, then one for each categorical column: x_BLD, L = 1 + C."""
 
-    def __init__(self, width: int, *, numbers: nn.Module | None = None, categories: nn.Module | None = None) -> None:
+    def __init__(self, width: int, *, numbers: nn.Module | None = None, categories: Categories | None = None) -> None:
         super().__init__()
         self.summary_D = _uniform(width, inputs=width)
         self.numbers, self.categories = numbers, categories
         self.see_tokens = Tap()
 
     def forward(self, number_BC: Tensor, code_BC: Tensor) -> Tensor:
-        tokens = [self.summary_D.expand(len(number_BC), 1, -1)]
+        return self.see_tokens(self._tokens(number_BC, self._shown(code_BC), None))
+
+    def projected(self, number_BC: Tensor, code_BC: Tensor, linear: nn.Linear) -> tuple[Tensor, Tensor]:
+        """The tokens, and what the layer makes of them: not of each, but of the rows that they are mixed of."""
+        code_BC = self._shown(code_BC)
+        return self._tokens(number_BC, code_BC, None), self._tokens(number_BC, code_BC, linear)
+
+    def rows(self, batch: int) -> float:
+        """As much work as so many tokens would be: what goes through the layer in `projected`, and mixing it."""
+        parts: list[Any] = [part for part in (self.numbers, self.categories) if part is not None]
+        return 1 + sum(part.rows(batch) for part in parts)
+
+    def _shown(self, code_BC: Tensor) -> Tensor:
+        return code_BC if self.categories is None else self.categories.shown(code_BC)
+
+    def _tokens(self, number_BC: Tensor, code_BC: Tensor, linear: nn.Linear | None) -> Tensor:
+        tokens = [_shifted(self.summary_D, linear).expand(len(number_BC), 1, -1)]
         if self.numbers is not None:
-            tokens.append(self.numbers(number_BC))
+            tokens.append(self.numbers(number_BC, linear))
         if self.categories is not None:
-            tokens.append(self.categories(code_BC))
-        return self.see_tokens(torch.cat(tokens, dim=1))
+            tokens.append(self.categories(code_BC, linear))
+        return torch.cat(tokens, dim=1)

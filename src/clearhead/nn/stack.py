@@ -91,8 +91,12 @@ class Stack(nn.Module):
         context_BMD: Tensor | None = None,
         context_mask: Mask = EVERYTHING,
         state: State | None = None,
+        projected_BLW: Tensor | None = None,
     ) -> tuple[Tensor, State | None]:
-        """The stream after the last block and the norm, and the state with what was read in it."""
+        """The stream after the last block and the norm, and the state with what was read in it.
+
+        `projected_BLW` is what the first attention's `project` makes of x, where the caller has it more cheaply.
+        """
         seen = [x_BLD]
         own: list[LayerCache] = []
         for i, block in enumerate(self.layers):
@@ -103,6 +107,7 @@ class Stack(nn.Module):
                 context_BMD=context_BMD,
                 context_mask=context_mask,
                 context_cache=None if state is None or not state.cross else state.cross[i],
+                projected_BLW=None if i else projected_BLW,
             )
             seen.append(x_BLD)
             own.append(cache)
