@@ -1,6 +1,7 @@
 """Vectors of texts: folders as sentence-transformers lays them out, and what such a folder says of a text."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from clearhead.errors import CheckpointError
+from clearhead.models.presets import build
 from clearhead.tasks.exchange import save_foreign
+from clearhead.tasks.loading import load_model
 from clearhead.tasks.masked_model import MaskedModel
 from clearhead.tasks.sentence_encoder import SentenceEncoder
 from tests.unit.tiny_tasks import ENCODER, tiny_recipe
@@ -102,9 +105,30 @@ def test_a_usual_prompt_and_small_letters(plain: Path, tmp_path: Path) -> None:
     assert np.abs(encoder.encode("A B") - usual.encode("A B")).max() > 1e-4
 
 
+def test_an_encoder_whose_vectors_a_layer_bends_stays_hugging_faces(plain: Path, tmp_path: Path) -> None:
+    """BERT's own pooler: what is written and read again gives the same vectors, not those of the bare encoder."""
+    parts = load_model(plain)
+    config = replace(parts.settings.config, words=False, pooling="first", pooler="tanh")
+    settings = replace(parts.settings, config=config, task="sentence_encoder")
+    ours = SentenceEncoder(replace(parts, model=build(config).eval(), settings=settings))
+    save_foreign(tmp_path / "there", ours.parts)
+    assert not (tmp_path / "there" / "modules.json").exists()
+    again = SentenceEncoder.from_pretrained(tmp_path / "there")
+    np.testing.assert_allclose(again.encode(["a b", "c"]), ours.encode(["a b", "c"]), atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [10**30, 1e30])
+def test_a_bound_that_means_none(plain: Path, tmp_path: Path, most: float) -> None:
+    """As tokenizers without a longest text have it."""
+    folder = folder_of(plain, tmp_path / "m", tokenizer_config={"model_max_length": most})
+    usual = SentenceEncoder.from_pretrained(folder_of(plain, tmp_path / "usual"))
+    np.testing.assert_array_equal(SentenceEncoder.from_pretrained(folder).encode("a b c"), usual.encode("a b c"))
+
+
 @pytest.mark.parametrize(
     ("files", "sentence"),
     [
+        ({"sentence_bert_config": {"max_seq_length": -1}}, "longest must be at least 3: longest=-1"),
         ({"sentence_bert_config": {"max_seq_length": "many"}}, "what sentence-transformers is told.longest"),
         ({"config_sentence_transformers": {"prompts": {"q": 3}, "default_prompt_name": "q"}}, "is told.prompt"),
         ({"pooling": {"pooling_mode": ["cls", "mean"]}}, r"asks for the pooling \['cls', 'mean'\]"),

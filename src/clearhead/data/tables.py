@@ -194,7 +194,7 @@ def table_of_arrow(batch: Any) -> Table:
     if not hasattr(batch, "schema"):
         raise DataError(f"a table has rows and columns: give an Arrow Table, not a {type(batch).__name__}")
     names = [name for name in batch.schema.names if not name.startswith("__index_level_")]
-    refuse_twice(names, "the Arrow table")
+    refuse_twice(names, "the table")
     arrays = {name: batch.column(name) for name in names}
     categorical = frozenset(name for name in names if str(arrays[name].type).startswith("dictionary"))
     return Table({name: _of_arrow(array) for name, array in arrays.items()}, categorical)

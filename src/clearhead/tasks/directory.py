@@ -28,6 +28,7 @@ from clearhead.data.tokenizers import Tokenizer
 from clearhead.errors import CheckpointError, ClearheadError, ConfigError
 from clearhead.models.presets import ARCHITECTURES, build
 from clearhead.models.vit import VitConfig
+from clearhead.nn.tables import check_sizes
 from clearhead.nn.weights import load_weights, save_weights, unfilled
 from clearhead.tasks.checked import as_dataclass
 from clearhead.tasks.precision import check_savable
@@ -75,6 +76,9 @@ class Reading:
     longest: int | None = None
     prompt: str = ""
     lower: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes(self, "longest", least=3)
 
 
 @dataclass(frozen=True)

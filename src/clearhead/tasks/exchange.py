@@ -14,7 +14,7 @@ from clearhead.generate.decoding import ALIASES, STOPPINGS
 from clearhead.nn.weights import write_tensors
 from clearhead.tasks.directory import IMAGES, ModelParts, describe, save_model
 from clearhead.tasks.precision import check_savable
-from clearhead.tasks.sentence_files import without_modules, write_modules
+from clearhead.tasks.sentence_files import has_modules, without_modules, write_modules
 from clearhead.train.disk import aside
 
 __all__ = ["FORMATS", "save_foreign", "save_graphs"]
@@ -33,7 +33,7 @@ def save_foreign(folder: Path, parts: ModelParts) -> Path:
     _refuse_existing(folder)
     if parts.target is not None:
         raise ConfigError("a model with two tokenizers cannot be written in Hugging Face's format by this clearhead")
-    vectors = parts.settings.task == "sentence_encoder"
+    vectors = has_modules(parts.settings)
     config = without_modules(parts.settings.config) if vectors else parts.settings.config
     about, tensors = as_foreign(parts.model, config)
     about |= _named_labels(parts.settings.labels)

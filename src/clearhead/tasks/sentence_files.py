@@ -11,12 +11,13 @@ from clearhead.errors import CheckpointError, ConfigError
 from clearhead.tasks.checked import as_dataclass
 from clearhead.tasks.directory import Reading, Settings
 
-__all__ = ["reading_of", "sentence_vectors", "without_modules", "write_modules"]
+__all__ = ["has_modules", "reading_of", "sentence_vectors", "without_modules", "write_modules"]
 
 Change = Callable[[Any], Any]
 
 MODULES, ABOUT, BOUNDS = "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"
 TOKENIZER = "tokenizer_config.json"
+UNBOUNDED = 10**9  # tokenizers that know no longest text say 1e30
 UNIT = "unit"  # the pooler that brings vectors to length 1
 # Their poolings by name, and by the flag that older versions set instead.
 POOLINGS = {"cls": "first", "mean": "mean", "max": "maximum", "lasttoken": "last"}
@@ -45,8 +46,11 @@ def reading_of(folder: Path) -> Reading:
     about, tokenizer = _asked(folder / ABOUT), _asked(folder / TOKENIZER)
     bounds: Mapping[str, Any] = next((read_json(path) for path in sorted(folder.glob("sentence_*_config.json"))), {})
     usual, prompts = about.get("default_prompt_name"), about.get("prompts") or {}
+    most = tokenizer.get("model_max_length")
+    if isinstance(most, int | float) and most > UNBOUNDED:
+        most = None
     said = {
-        "longest": bounds.get("max_seq_length") or tokenizer.get("model_max_length"),
+        "longest": bounds.get("max_seq_length") or most,
         "lower": bounds.get("do_lower_case") or False,
         "prompt": prompts.get(usual, "") if isinstance(prompts, dict) else prompts,
     }
@@ -78,6 +82,11 @@ def _pooling(folder: Path, place: str) -> str:
     if settings.get("include_prompt") is False:
         raise CheckpointError(f"{folder / place} leaves the prompt out of the mean, which this clearhead cannot do")
     return POOLINGS[mode]
+
+
+def has_modules(settings: Settings) -> bool:
+    """Whether the model's vectors are what sentence-transformers can make: BERT's own, which a layer bends, are not."""
+    return settings.task == "sentence_encoder" and settings.config.pooler in ("none", UNIT)
 
 
 def without_modules(config: Any) -> Any:

@@ -225,8 +225,9 @@ class _TableEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "fitted_")
         named = hasattr(self, "feature_names_in_")
         said = {name: _worded(value) for name, value in self.get_params(deep=False).items() if name != "device"}
-        settings = {name: word for name, word in said.items() if not isinstance(word, np.random.RandomState)}
-        extra = {"estimator": settings, "names": list(self.columns_), "named": named, "called": target}
+        if not isinstance(said["random_state"], int):
+            said["random_state"] = None  # a generator is no setting
+        extra = {"estimator": said, "names": list(self.columns_), "named": named, "called": target}
         self.fitted_.save(Path(folder), self.TASK, table_card(self.fitted_, self.TASK), extra)
 
     @classmethod
