@@ -324,6 +324,13 @@ def test_how_long_a_translation_may_become_is_kept_with_the_model(translator: Tr
     assert answer.tokens != ("<eos>",)
 
 
+@pytest.mark.parametrize("said", [{"longest_ratio": "x"}, {"longest_ever": -3}, {"longest_extra": float("nan")}])
+def test_a_length_that_is_none_is_refused(translator: Translator, said: dict[str, Any]) -> None:
+    settings = replace(translator.parts.settings, generation=said)
+    with pytest.raises(CheckpointError, match=f"generation_config.json cannot be used: {next(iter(said))} is a number"):
+        Translator(replace(translator.parts, settings=settings))
+
+
 def test_what_is_given_for_validation_is_watched(tmp_path: Path) -> None:
     Translator.fit(
         TRAIN[:40], valid=VALID[:4], preset="transformer-tiny", steps=2, vocabulary=300, out=tmp_path / "run"

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 
 from clearhead.data.batch import pad
-from clearhead.errors import ConfigError, DecodingError
+from clearhead.errors import CheckpointError, ConfigError, DecodingError
 from clearhead.generate.beam import Found
 from clearhead.generate.decode import Decoded, Prompts
 from clearhead.generate.decoding import Decoding
@@ -27,12 +28,8 @@ from clearhead.tasks.pair_data import Frame, PairBatch
 __all__ = ["GENERATION", "Request", "Sentence", "Translating"]
 
 GENERATION = {"longest_ratio": 2.0, "longest_extra": 20}
-OWN = (
-    *GENERATION,
-    "longest_ever",
-    "alignment_head",
-    "begin",
-)  # what generation_config.json says besides the options of decoding
+LENGTHS = (*GENERATION, "longest_ever")
+OWN = (*LENGTHS, "alignment_head", "begin")  # what generation_config.json says besides the options of decoding
 SCORED_AT_ONCE = 1_024  # tokens, each of which has the scores of a whole vocabulary
 NOTHING: Mapping[str, Any] = {}
 
@@ -70,6 +67,7 @@ class Translating:
         self.frame = Frame.of(first.tokenizer, first.settings)
         self.model: Any = Ensemble([member.model for member in members]) if others else first.model
         self.generation = first.settings.generation
+        _check_lengths(self.generation)
 
     @property
     def device(self) -> torch.device:
@@ -218,6 +216,16 @@ class _Looks:
     def __call__(self, weights_BHLM: Tensor) -> Tensor:
         self.seen_BLM = weights_BHLM.mean(1)
         return weights_BHLM
+
+
+def _check_lengths(generation: Mapping[str, Any]) -> None:
+    """Refuse what a file says of lengths where it is no number."""
+    for name in LENGTHS:
+        value = generation.get(name, 0)
+        if not isinstance(value, int | float) or not 0 <= value < inf:
+            raise CheckpointError(
+                f"the model's generation_config.json cannot be used: {name} is a number from 0 on, not {value!r:.60}"
+            )
 
 
 def _check_alike(first: ModelParts, other: ModelParts) -> None:
